@@ -4,7 +4,7 @@ It is an audit hook rather than a patch of `socket`: nothing in Python that conn
 whatever it imported and when. It does not see compiled code that makes its own system calls, nor Node.
 
 `NETWORK_GUARD_LOG` names the file that attempts are appended to: code under test that survives a failed
-connection (much of agenthood does, by design) must not hide the attempt, nor must a process started by a test.
+connection (much of agenthood does, by design) must not hide the attempt, nor must a process that tests start.
 """
 
 from __future__ import annotations
