@@ -1,0 +1,157 @@
+"""The stored format shared with the TypeScript program: keys, ids, times and compact JSON.
+
+Everything here is a pure function; `docs/stored-format.md` describes what they produce.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from agenthood.errors import InvalidInputError
+from agenthood.records import KINDS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+INDEX_VERSION_KEY = "__index_version__"
+INDEX_CURRENT_VERSION = 2
+
+LTM = "ltm:"
+PATTERN = "pattern:"
+EPISODE = "ep:"
+FOLDERS: Mapping[Kind, str] = {"learned": "learnings/", "antipattern": "antipatterns/"}
+"""Where the lessons of a kind live among the keys of long-term memory."""
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def base36(number: int) -> str:
+    """`number` >= 0 in base 36, lower case, as JavaScript's `toString(36)` writes it."""
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+        if not number:
+            return digits
+
+
+def hash_pattern(pattern: str) -> str:
+    """The key of a pattern text, such as `v1:fn6jbb`.
+
+    h = 31 * h + unit over the UTF-16 code units in wrapping signed 32-bit arithmetic, then |h| in base 36
+    (|-2^31| is 2^31). Lone surrogates count as the units they are. Two patterns can share a key: the hash
+    has 31 bits and is linear.
+    """
+    units = pattern.encode("utf-16-le", "surrogatepass")
+    h = 0
+    for low, high in zip(units[::2], units[1::2], strict=True):
+        h = (31 * h + (high << 8 | low)) & 0xFFFFFFFF
+    return "v1:" + base36(0x100000000 - h if h & 0x80000000 else h)
+
+
+def pattern_text(kind: Kind, member: str, skill: str, episode: str) -> str:
+    """`{kind}:{member}:{skill}:{episode}`."""
+    return f"{kind}:{member}:{skill}:{episode}"
+
+
+def split_pattern(pattern: str, member: str | None = None, skill: str | None = None) -> tuple[Kind, str, str, str]:
+    """The (kind, member, skill, episode) of a pattern text.
+
+    Args:
+        pattern: a pattern text.
+        member: the member if known from elsewhere; a member may itself contain a colon.
+        skill: the skill if known from elsewhere.
+
+    Raises:
+        InvalidInputError: the text is no pattern.
+    """
+    kind, _, rest = pattern.partition(":")
+    if kind not in KINDS or rest.count(":") < 2:  # noqa: PLR2004  member:skill:episode
+        raise InvalidInputError(f"{pattern[:120]!r} is not of the form kind:member:skill:episode")
+    if member is not None and skill is not None:
+        prefix = f"{member}:{skill}:"
+        if rest.startswith(prefix):
+            return kind, member, skill, rest[len(prefix) :]
+    found_member, found_skill, episode = rest.split(":", 2)
+    return kind, found_member, found_skill, episode
+
+
+def storable(text: str) -> str:
+    """`text` with NUL and lone surrogates, which backends fail on, replaced by U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def unstorable_reason(text: str) -> str | None:
+    """Why no backend may see `text`, or None if it may."""
+    found = _UNSTORABLE.search(text)
+    if found is None:
+        return None
+    what = "a NUL character" if found.group() == "\x00" else f"the lone surrogate {found.group()!r}"
+    return f"it holds {what} at position {found.start()}: remove it"
+
+
+def dumps(value: object) -> str:
+    """Compact JSON as JavaScript's `JSON.stringify` writes it: no spaces, lone surrogates escaped.
+
+    Raises:
+        InvalidInputError: NaN, infinity, or a value JSON has no form for.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise InvalidInputError(f"{value!r:.120} cannot be stored as JSON: {exc}") from exc
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def loads_object(text: str) -> dict[str, Any]:
+    """The JSON object in `text`; an empty one if `text` holds anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def utc_now() -> datetime:
+    """The current time in UTC."""
+    return datetime.now(UTC)
+
+
+def iso(moment: datetime) -> str:
+    """`moment` in UTC with milliseconds and `Z`, as JavaScript's `toISOString` writes it. Naive counts as UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_time(value: object) -> datetime:
+    """A time given as ISO 8601 text, or as epoch seconds or milliseconds (numbers above 1e11).
+
+    Raises:
+        InvalidInputError: `value` is neither.
+    """
+    try:
+        if isinstance(value, datetime):
+            moment = value
+        elif isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            moment = datetime.fromtimestamp(value / 1000 if abs(value) > 1e11 else value, UTC)  # noqa: PLR2004
+        else:
+            raise ValueError("neither ISO 8601 text nor epoch seconds")  # noqa: TRY301, TRY004
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError) as exc:
+        raise InvalidInputError(
+            f"timestamp {value!r:.80} is not a time: give ISO 8601, such as '2026-06-01T12:00:00Z' ({exc})"
+        ) from exc
+
+
+def new_episode_id(moment: datetime) -> str:
+    """A fresh id for an episode at `moment`: `ep:{epoch milliseconds}-{6 base-36 characters}`."""
+    milliseconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return f"{EPISODE}{milliseconds}-{''.join(secrets.choice(_DIGITS) for _ in range(6))}"

@@ -1,0 +1,247 @@
+"""The `VectorStore` protocol: what every backend offers, and the values that go through it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from agenthood.stores.filters import Filter
+
+Vector: TypeAlias = npt.NDArray[np.float32]
+VectorField: TypeAlias = Literal["vector", "lexical"]
+
+SHARED_DIMENSION = 1536
+LEXICAL_DIMENSION = 256
+TYPED_FIELDS = ("kind", "member", "skill")
+"""Metadata keys that tables of our own keep as columns, to filter on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A named set of records whose vectors belong to one embedding space.
+
+    Attributes:
+        name: the table's name: lower-case letters, digits and underscores.
+        dimension: length of `vector`.
+        typed: True for a table of our own, which keeps `TYPED_FIELDS` and `terms` as columns.
+        lexical: True if records also carry a lexical vector of `LEXICAL_DIMENSION`.
+    """
+
+    name: str
+    dimension: int
+    typed: bool = False
+    lexical: bool = False
+
+
+SHARED = Collection("vectors", SHARED_DIMENSION)
+"""The table shared with the TypeScript program: all key-value rows, and the patterns of a 1536-dimensional space."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """One row of a collection.
+
+    Attributes:
+        id: unique within its collection; any text without NUL and lone surrogates.
+        content: the text stored.
+        metadata: a flat JSON object; `type` comes first and says what the row is.
+        created_at: ISO 8601 in UTC with milliseconds and `Z`.
+        vector: float32 (dimension,) or None.
+        lexical: float32 (LEXICAL_DIMENSION,) or None; only where the collection has one.
+        terms: space-separated keyword terms; only in typed collections.
+    """
+
+    id: str
+    content: str
+    metadata: Mapping[str, Any]
+    created_at: str
+    vector: Vector | None = None
+    lexical: Vector | None = None
+    terms: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hit:
+    """One record found by `query`.
+
+    Attributes:
+        record: the record, with the vectors it has.
+        score: cosine in [-1, 1], higher is closer.
+    """
+
+    record: Record
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A record that was refused; its neighbours in the batch were written."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertResult:
+    """What an upsert wrote.
+
+    Attributes:
+        written: how many records were inserted or replaced.
+        rejected: what was refused, in the order given.
+    """
+
+    written: int
+    rejected: tuple[Rejection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a backend says of itself.
+
+    Attributes:
+        backend: its kind, such as `lancedb`.
+        ok: True if it answered and could be written to.
+        detail: name -> value: path or address, version, and per collection rows, fragments, indices.
+        problem: what is wrong and the next step; empty if ok.
+    """
+
+    backend: str
+    ok: bool
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+
+class VectorStore(Protocol):
+    """A store of records, searched by vector, by term and by filter.
+
+    Rules every backend keeps: an upsert is by id and replaces the whole record; a higher score is closer;
+    ties are ordered by id; a filter returns exactly what `filters.matches` says; an unknown id is simply
+    absent from the answer; several rows under one id, as other writers leave them, are read as the one with
+    the newest `created_at`. Every method raises `StoreUnavailableError` if the store cannot be reached and
+    `StoreError` if it refuses.
+    """
+
+    async def ensure_collection(self, collection: Collection) -> Collection:
+        """Create the collection unless it exists. Safe from several processes at once.
+
+        Returns:
+            The collection as it is: the shared table may have been made with another dimension.
+
+        Raises:
+            StoreError: a typed collection exists with another dimension.
+        """
+        ...
+
+    async def collections(self) -> tuple[str, ...]:
+        """Names of the collections that exist, sorted."""
+        ...
+
+    async def drop_collection(self, name: str) -> None:
+        """Remove a collection with all its records; nothing happens if there is none."""
+        ...
+
+    async def upsert(self, collection: Collection, records: Sequence[Record]) -> UpsertResult:
+        """Insert or replace `records` by id, in one commit.
+
+        An invalid record is rejected by name and the rest is written. Of several records with one id in
+        `records`, the last wins. Duplicates already stored under an id are collapsed into one.
+        """
+        ...
+
+    async def get(
+        self, collection: Collection, ids: Sequence[str], *, vectors: bool = False
+    ) -> dict[str, Record]:
+        """The records with these ids; unknown ids are absent.
+
+        Args:
+            collection: where to look.
+            ids: any number of ids.
+            vectors: whether to read the vectors as well.
+        """
+        ...
+
+    async def query(
+        self,
+        collection: Collection,
+        vectors: Vector,
+        *,
+        field: VectorField = "vector",
+        condition: Filter | None = None,
+        limit: int = 10,
+    ) -> list[list[Hit]]:
+        """The nearest records for each query vector, best first, ties by id.
+
+        Args:
+            collection: where to search.
+            vectors: float32 (n, dimension of the field), finite and not zero.
+            field: which vector of the records to compare with.
+            condition: only records that match it are considered.
+            limit: how many hits per query; at most 0 gives none.
+
+        Returns:
+            One list of hits per query. Records without a vector are never hits.
+
+        Raises:
+            InvalidInputError: a query vector is zero, not finite or of the wrong length.
+        """
+        ...
+
+    async def match_terms(
+        self, collection: Collection, terms: Sequence[str], *, condition: Filter | None = None, limit: int = 1000
+    ) -> dict[str, list[str]]:
+        """For each term, the ids of the records whose `terms` hold it, sorted, at most `limit` of them."""
+        ...
+
+    def scan(
+        self, collection: Collection, *, condition: Filter | None = None, vectors: bool = False
+    ) -> AsyncIterator[list[Record]]:
+        """All matching records in batches, in no particular order, one per id."""
+        ...
+
+    async def ids(self, collection: Collection, *, condition: Filter | None = None) -> set[str]:
+        """The ids of all matching records: `scan` without reading the records."""
+        ...
+
+    async def delete(self, collection: Collection, ids: Sequence[str]) -> int:
+        """Remove the records with these ids; returns how many there were. Old versions may keep them."""
+        ...
+
+    async def purge(self, collection: Collection, ids: Sequence[str]) -> int:
+        """Remove the records with these ids from the collection and from everything kept on disk.
+
+        Also from old versions and indices: afterwards a search through the store's files finds nothing.
+        """
+        ...
+
+    async def count(self, collection: Collection, condition: Filter | None = None) -> int:
+        """How many records match; duplicates under one id count once each."""
+        ...
+
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
+        """Hold the store's write lock: one holder at a time among all processes, tasks and threads.
+
+        Everything that reads, decides and writes holds it, so that no evidence is lost to a race.
+
+        Raises:
+            StoreUnavailableError: it could not be had in time.
+        """
+        ...
+
+    async def maintain(self, collection: Collection) -> dict[str, Any]:
+        """Compact, index and clean up the collection; returns what was done and found."""
+        ...
+
+    async def health(self) -> Health:
+        """Whether the store answers. Never raises."""
+        ...
+
+    async def close(self) -> None:
+        """Release handles and locks; closing twice is fine."""
+        ...

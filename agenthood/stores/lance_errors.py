@@ -1,0 +1,52 @@
+"""LanceDB raises builtin errors that only their text tells apart: one table from there to ours."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from agenthood.errors import AgenthoodError, StoreError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UNAVAILABLE = {
+    "no space left": "the disk is full: free some space and try again",
+    "permission denied": "permission denied: check who owns the directory",
+    "read-only file system": "the file system is read-only",
+    "too many open files": "too many open files: raise the limit (ulimit -n)",
+    "invalid range 0..0": (
+        "its newest manifest is empty, as after a power cut: move the smallest-numbered file out of its "
+        "_versions folder to open the version before"
+    ),
+    "not found": "a file of the table is missing: was the directory moved or cleaned by another program?",
+    "not a directory": "the path is not a directory",
+}
+
+
+def is_stale(exc: BaseException) -> bool:
+    """Whether the handle points at a version another process has cleaned up; reopening helps."""
+    return isinstance(exc, RuntimeError | ValueError | OSError) and "not found" in str(exc).lower()
+
+
+def is_conflict(exc: BaseException) -> bool:
+    """Whether a concurrent commit came first and the operation may simply be run again."""
+    text = str(exc).lower()
+    return isinstance(exc, RuntimeError | ValueError | OSError) and (
+        "commit conflict" in text or "incompatible transaction" in text or "preempted" in text
+    )
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn LanceDB's errors into ours, chained; `doing` says what was being done, such as `reading 'vectors'`."""
+    try:
+        yield
+    except (RuntimeError, ValueError, OSError) as exc:
+        if isinstance(exc, AgenthoodError):
+            raise
+        text = str(exc)
+        for sign, advice in _UNAVAILABLE.items():
+            if sign in text.lower():
+                raise StoreUnavailableError(f"{doing} failed: {advice} ({text[:200]!r})") from exc
+        raise StoreError(f"{doing} failed: {text[:400]!r}") from exc

@@ -1,0 +1,74 @@
+"""Filters compiled to the SQL that LanceDB understands.
+
+Literals are escaped by doubling `'` and nothing else: a backslash is an ordinary character outside LIKE, and
+LIKE is not used, since `_` and `%` are wildcards in it. A metadata key without a column of its own is matched by
+the compact JSON pair `"key":"value"`; inside a JSON string the quotes are escaped, so only a real pair matches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agenthood.formats import dumps
+from agenthood.stores.base import TYPED_FIELDS, Collection
+from agenthood.stores.filters import (
+    OWN_FIELDS,
+    AllOf,
+    AnyOf,
+    AtLeast,
+    Equals,
+    Filter,
+    Not,
+    OneOf,
+    StartsWith,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def literal(text: str) -> str:
+    """`text` as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def one_of(column: str, values: Iterable[str]) -> str:
+    """`column IN (...)`, or `false` for no values."""
+    listed = ", ".join(literal(value) for value in values)
+    return f"{column} IN ({listed})" if listed else "false"
+
+
+def compile_filter(condition: Filter, collection: Collection) -> str:  # noqa: PLR0911  one line per kind of filter
+    """`condition` as an SQL expression over the columns of `collection`."""
+    match condition:
+        case Equals(field, value):
+            return _equals(field, value, collection)
+        case OneOf(field, values):
+            if _is_column(field, collection):
+                return one_of(field, values)
+            return _joined(" OR ", [_equals(field, value, collection) for value in values], "false")
+        case StartsWith(field, prefix):
+            return f"starts_with({field}, {literal(prefix)})"
+        case AtLeast(field, value):
+            return f"{field} >= {literal(value)}"
+        case AllOf(parts):
+            return _joined(" AND ", [compile_filter(part, collection) for part in parts], "true")
+        case AnyOf(parts):
+            return _joined(" OR ", [compile_filter(part, collection) for part in parts], "false")
+        case Not(part):
+            # A comparison with an absent value is NULL in SQL, and so is its negation.
+            return f"NOT coalesce({compile_filter(part, collection)}, false)"
+
+
+def _is_column(field: str, collection: Collection) -> bool:
+    return field in OWN_FIELDS or (collection.typed and field in TYPED_FIELDS)
+
+
+def _equals(field: str, value: str, collection: Collection) -> str:
+    if _is_column(field, collection):
+        return f"{field} = {literal(value)}"
+    return f"contains(metadata, {literal(f'{dumps(field)}:{dumps(value)}')})"
+
+
+def _joined(operator: str, parts: list[str], empty: str) -> str:
+    return "(" + operator.join(parts) + ")" if parts else empty

@@ -1,0 +1,139 @@
+"""Keeping a LanceDB table fast and clean: scalar indices, compaction, removal of old versions, purging.
+
+Every commit adds a version and usually a fragment; about 0.08 ms a search and quadratically growing manifests per
+fragment make compaction a matter of course. Old versions are kept ten minutes, since another process may be reading
+one; only `purge`, which must leave nothing behind, removes them at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from agenthood.stores.lance_errors import is_conflict
+from agenthood.stores.lance_rows import newest, to_records, to_table
+from agenthood.stores.lance_sql import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lancedb.table import AsyncTable
+
+    from agenthood.stores.base import Collection
+
+COMMITS_BETWEEN_CHECKS = 16
+MOST_FRAGMENTS = 48
+KEEP_VERSIONS = timedelta(minutes=10)
+_ATTEMPTS = 5
+
+
+async def create_scalar_indices(table: AsyncTable) -> None:
+    """Index the filtered columns and the terms of a table of our own; existing indices are rebuilt."""
+    from lancedb.index import FTS, Bitmap  # noqa: PLC0415
+
+    for column in ("kind", "member", "skill"):
+        await table.create_index(column, config=Bitmap(), replace=True)
+    # The terms are already normalised and separated by spaces, so every analysis step is off.
+    plain = FTS(
+        base_tokenizer="whitespace",
+        language="English",
+        max_token_length=None,
+        lower_case=False,
+        stem=False,
+        remove_stop_words=False,
+        ascii_folding=False,
+        with_position=False,
+    )
+    await table.create_index("terms", config=plain, replace=True)
+
+
+async def compact_if_fragmented(table: AsyncTable) -> None:
+    """Merge small fragments once there are many; a concurrent writer's conflict leaves it to the next time."""
+    if (await _fragments(table)) > MOST_FRAGMENTS:
+        try:
+            await table.optimize(cleanup_older_than=KEEP_VERSIONS)
+        except (RuntimeError, ValueError) as exc:
+            if not is_conflict(exc):
+                raise
+
+
+async def maintain(table: AsyncTable, collection: Collection) -> dict[str, Any]:
+    """Compact, index what is new, and remove versions older than ten minutes."""
+    before = await describe(table)
+    stats = await _optimize(table, KEEP_VERSIONS)
+    after = await describe(table)
+    return {
+        "rows": after["rows"],
+        "fragments_before": before["fragments"],
+        "fragments_after": after["fragments"],
+        "bytes_freed": stats.prune.bytes_removed,
+        "old_versions_removed": stats.prune.old_versions_removed,
+        "indices": after["indices"],
+    }
+
+
+async def describe(table: AsyncTable) -> dict[str, Any]:
+    """Rows, fragments, versions and the state of each index."""
+    indices = {}
+    for index in await table.list_indices():
+        stats = await table.index_stats(index.name)
+        if stats is not None:
+            indices[index.name] = {"type": stats.index_type, "unindexed_rows": stats.num_unindexed_rows}
+    return {
+        "rows": await table.count_rows(),
+        "fragments": await _fragments(table),
+        "version": await table.version(),
+        "indices": indices,
+    }
+
+
+async def purge(table: AsyncTable, ids: Sequence[str], collection: Collection) -> int:
+    """Remove rows so that no file keeps their bytes.
+
+    A deletion only marks rows in their data file, and compaction leaves a file with few marked rows alone. So the
+    neighbours of the removed rows are written anew, which leaves the old file without a reader; then the
+    indices are rebuilt and every old version is removed.
+    """
+    await table.checkout_latest()
+    listed = await table.query().where(one_of("id", ids)).select(["id"]).with_row_id().to_arrow()
+    if listed.num_rows:
+        fragments = sorted({row >> 32 for row in listed["_rowid"].to_pylist()})
+        await table.delete(one_of("id", ids))
+        for fragment in fragments:
+            await _rewrite(table, fragment)
+    if collection.typed:
+        await create_scalar_indices(table)
+    for _ in range(2):  # the first commit's own transaction file is only old at the second
+        await _optimize(table, timedelta(0))
+    return len(set(listed["id"].to_pylist()))
+
+
+async def _rewrite(table: AsyncTable, fragment: int) -> None:
+    first, last = fragment << 32, (fragment + 1) << 32
+    kept = await table.query().where(f"_rowid >= {first} AND _rowid < {last}").to_arrow()
+    if kept.num_rows:
+        rows = to_table(list(newest(to_records(kept)).values()), await table.schema())
+        await table.merge_insert("id").when_matched_update_all().use_index(False).execute(rows)
+
+
+async def _optimize(table: AsyncTable, keep: timedelta) -> Any:  # noqa: ANN401  lancedb's OptimizeStats
+    for attempt in range(_ATTEMPTS):
+        await table.checkout_latest()
+        try:
+            with warnings.catch_warnings():
+                # It warns that removing all old versions fails their readers; ours reopen and retry.
+                warnings.simplefilter("ignore", UserWarning)
+                return await table.optimize(cleanup_older_than=keep)
+        except (RuntimeError, ValueError) as exc:
+            if not is_conflict(exc) or attempt == _ATTEMPTS - 1:
+                raise
+            await asyncio.sleep(0.05 * 2**attempt)
+    raise AssertionError  # pragma: no cover  the loop returns or raises
+
+
+async def _fragments(table: AsyncTable) -> int:
+    stats = await table.stats()
+    count: int = stats["fragment_stats"]["num_fragments"]
+    return count
