@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
-import network_guard
 import pytest
+
+import network_guard
 
 TESTS = Path(__file__).parent
 SHARED = Path(os.environ.get("AGENTHOOD_SHARED", TESTS.parent.parent / "shared"))

@@ -13,8 +13,9 @@ import urllib.request
 from contextlib import closing
 from pathlib import Path
 
-import network_guard
 import pytest
+
+import network_guard
 from network_guard import NetworkForbiddenError
 
 # Reserved for documentation: nothing answers there, should the guard ever fail.

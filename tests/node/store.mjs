@@ -49,7 +49,9 @@ async function openOrCreate(db) {
 
 async function write(db, path) {
   const table = await openOrCreate(db);
-  await table.add(readJson(path).map(completeRow));
+  const rows = readJson(path).map(completeRow);
+  // LanceDB refuses an empty list; without rows this only makes the table.
+  if (rows.length > 0) await table.add(rows);
 }
 
 async function upsert(db, path) {
