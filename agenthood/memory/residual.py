@@ -1,0 +1,347 @@
+"""Residual memory: short signals that fade unless they are reinforced, in one JSON file."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import logging
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from agenthood.block import inert
+from agenthood.errors import InvalidInputError
+from agenthood.files import locked, sweep_temporaries, unavailable, write_atomically
+from agenthood.redaction import redact
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable
+
+DECAY_PER_DAY = 0.9
+PRUNE_LINE = 0.1
+MAX_SIGNALS = 1_000
+MAX_SIGNAL_CHARACTERS = 4_000
+MAX_HINT_LINES = 10
+MAX_HINT_CHARACTERS = 500
+
+_DAY = 86_400.0
+_VERSION = 1
+_log = logging.getLogger("agenthood")
+
+
+class Signal(NamedTuple):
+    """One signal as it stands at some moment.
+
+    Attributes:
+        text: the signal, redacted.
+        weight: its strength, above 0.1 and at most 1.
+    """
+
+    text: str
+    weight: float
+
+
+class _Stored(NamedTuple):
+    """A weight and the moment it held at. What it has faded to since is computed, never stored."""
+
+    weight: float
+    at: datetime
+
+    def weight_at(self, moment: datetime) -> float:
+        """The faded weight; a moment before `at` sees the weight unfaded."""
+        return self.weight * _fading(self.at, moment)
+
+
+_Signals = dict[str, _Stored]
+
+
+class ResidualMemory:
+    """Signals with weights: reinforced by +score, weakened by -score, fading by 0.9 per day.
+
+    Any number of threads and processes may use the same file: each change is read, made and written under
+    a lock. A file that is not ours or is damaged is moved aside, with a warning, and memory starts empty.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        """Use the file at `path`, which is made by the first change.
+
+        Args:
+            path: the JSON file; `path` + `.lock` is its lock.
+            clock: gives the present time, aware.
+        """
+        self._path = Path(path)
+        self._clock = clock
+
+    def record(self, signal: str, score: float, *, at: datetime | None = None) -> float:
+        """Add `score` to the weight of `signal`.
+
+        Args:
+            signal: 1 to 4,000 characters; secrets in it are redacted.
+            score: in [-1, 1]; above zero it reinforces, below it weakens.
+            at: when it was observed, aware; None for now. The order in which signals come in does not matter.
+
+        Returns:
+            The weight now, at most 1; 0.0 if it is at or below 0.1 and the signal was dropped.
+
+        Raises:
+            InvalidInputError: another score, a blank or too long signal, or a time without a zone.
+            StoreUnavailableError: the file cannot be read, locked or written; nothing was changed.
+        """
+        return self.record_many([(signal, score)], at=at)[_checked_signal(signal)]
+
+    def record_many(
+        self, scored: Iterable[tuple[str, float]], *, at: datetime | None = None
+    ) -> dict[str, float]:
+        """Same as `record` for many, in order, in one write; all are refused if one is.
+
+        Returns:
+            The weight of each signal after all changes, by (redacted) signal.
+
+        Raises:
+            InvalidInputError: as `record`.
+            StoreUnavailableError: as `record`.
+        """
+        checked = [(_checked_signal(signal), _checked_score(score)) for signal, score in scored]
+        moment = self._moment(at)
+        if not checked:
+            return {}
+        with locked(self._path):
+            signals = self._read()
+            for signal, score in checked:
+                _apply(signals, signal, score, moment)
+            self._write(_strongest(signals, moment))
+        return {
+            signal: signals[signal].weight_at(moment) if signal in signals else 0.0 for signal, _ in checked
+        }
+
+    def decay(self, at: datetime | None = None) -> int:
+        """Drop the signals that have faded to 0.1 or less; calling it often or never changes no weight.
+
+        Returns:
+            How many signals were dropped.
+
+        Raises:
+            InvalidInputError: a time without a zone.
+            StoreUnavailableError: as `record`.
+        """
+        moment = self._moment(at)
+        if not self._path.exists():
+            return 0
+        return self._drop(lambda _, stored: _is_faded(stored.weight_at(moment)))
+
+    def get_active(self, limit: int | None = None, at: datetime | None = None) -> list[Signal]:
+        """The signals that have not faded, strongest first, ties by text.
+
+        Args:
+            limit: at most so many; None for all, none for 0 and below.
+            at: the moment to look from, aware; None for now.
+
+        Raises:
+            InvalidInputError: a time without a zone.
+            StoreUnavailableError: the file cannot be read.
+        """
+        moment = self._moment(at)
+        active = [Signal(text, stored.weight_at(moment)) for text, stored in self._load().items()]
+        active = sorted((s for s in active if not _is_faded(s.weight)), key=lambda s: (-s.weight, s.text))
+        return active if limit is None else active[: max(limit, 0)]
+
+    def to_prompt_hints(self, at: datetime | None = None) -> str:
+        """The strongest signals as lines `- signal`, at most 10 and 500 characters; "" if there are none.
+
+        A signal is one whole line, made safe for a prompt (`block.inert`); one that does not fit is left
+        out and shorter ones after it still get their turn.
+
+        Raises:
+            InvalidInputError: a time without a zone.
+            StoreUnavailableError: the file cannot be read.
+        """
+        lines: list[str] = []
+        room = MAX_HINT_CHARACTERS
+        for signal in self.get_active(at=at):
+            line = f"- {inert(signal.text)}"
+            if len(line) <= room:
+                lines.append(line)
+                room -= len(line) + 1
+            if len(lines) == MAX_HINT_LINES:
+                break
+        return "\n".join(lines)
+
+    def forget(self, what: str | Callable[[str], bool]) -> int:
+        """Remove signals, also from what damaged files and killed writers left beside the file.
+
+        Args:
+            what: a signal, or a function that says of a signal whether it goes.
+
+        Returns:
+            How many signals were removed.
+
+        Raises:
+            StoreUnavailableError: as `record`.
+        """
+        if not self._path.parent.is_dir():
+            return 0
+        if callable(what):
+            return self._drop(lambda text, _: what(text), forget=True)
+        wanted = {what, redact(what)}
+        return self._drop(lambda text, _: text in wanted, forget=True, texts=wanted)
+
+    def _drop(
+        self, goes: Callable[[str, _Stored], bool], *, forget: bool = False, texts: Iterable[str] = ()
+    ) -> int:
+        with locked(self._path):
+            signals = self._read()
+            gone = {text for text, stored in signals.items() if goes(text, stored)}
+            if gone:
+                self._write({text: stored for text, stored in signals.items() if text not in gone})
+            if forget:
+                sweep_temporaries(self._path)
+                self._remove_quarantined({*gone, *texts})
+        return len(gone)
+
+    def _remove_quarantined(self, texts: set[str]) -> None:
+        """Remove the files moved aside that hold one of `texts`: forgotten means gone from the disk."""
+        spellings = {spelt.encode() for text in texts for spelt in (text, _as_json(text))}
+        for aside in self._path.parent.iterdir():
+            if not aside.name.startswith(f"{self._path.name}.corrupt-"):
+                continue
+            try:
+                content = aside.read_bytes()
+                if any(spelt in content for spelt in spellings):
+                    aside.unlink()
+                    _log.warning("removed %s: it held a signal that is to be forgotten", aside)
+            except OSError as error:
+                raise unavailable("forget in", aside, error) from error
+
+    def _moment(self, at: datetime | None) -> datetime:
+        moment = self._clock() if at is None else at
+        if moment.tzinfo is None:
+            raise InvalidInputError(f"{moment!r} has no time zone: pass one such as datetime.now(UTC)")
+        return moment.astimezone(UTC)
+
+    def _load(self) -> _Signals:
+        """Read without the lock, as writes are atomic; only moving a damaged file aside needs it."""
+        try:
+            return _decode(self._content())
+        except ValueError:
+            with locked(self._path):
+                return self._read()
+
+    def _read(self) -> _Signals:
+        """Read under the lock; a damaged file is moved aside."""
+        try:
+            return _decode(self._content())
+        except ValueError as error:
+            self._move_aside(error)
+            return {}
+
+    def _content(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return _encode({})
+        except OSError as error:
+            raise unavailable("read", self._path, error) from error
+
+    def _move_aside(self, reason: ValueError) -> None:
+        number = 1
+        while (aside := self._path.with_name(f"{self._path.name}.corrupt-{number}")).exists():
+            number += 1
+        try:
+            self._path.rename(aside)
+        except OSError as error:
+            raise unavailable("move aside", self._path, error) from error
+        _log.warning("%s holds no signals (%s): moved to %s, starting empty", self._path, reason, aside)
+
+    def _write(self, signals: _Signals) -> None:
+        write_atomically(self._path, _encode(signals))
+
+
+def _fading(since: datetime, until: datetime) -> float:
+    days = (until - since).total_seconds() / _DAY
+    return float(DECAY_PER_DAY ** max(days, 0.0))
+
+
+def _is_faded(weight: float) -> bool:
+    # Rounded, as 0.4 - 0.3 is a little more than 0.1.
+    return round(weight, 9) <= PRUNE_LINE
+
+
+def _apply(signals: _Signals, signal: str, score: float, at: datetime) -> None:
+    """Change one weight. Fading is exponential, so moving `at` on changes nothing for later moments."""
+    old = signals.pop(signal, _Stored(0.0, at))
+    # A score that comes in late has faded itself, and a weight that has faded away does not come back.
+    latest = max(old.at, at)
+    before = old.weight_at(latest)
+    weight = (0.0 if _is_faded(before) else before) + score * _fading(at, latest)
+    if not _is_faded(weight):
+        signals[signal] = _Stored(min(weight, 1.0), latest)
+
+
+def _strongest(signals: _Signals, moment: datetime) -> _Signals:
+    """At most 1,000 signals, as a file that only grows would slow every run down."""
+    if len(signals) <= MAX_SIGNALS:
+        return signals
+    ranked = heapq.nsmallest(
+        MAX_SIGNALS, signals.items(), key=lambda item: (-item[1].weight_at(moment), item[0])
+    )
+    return dict(ranked)
+
+
+def _checked_signal(signal: str) -> str:
+    if not signal.strip():
+        raise InvalidInputError(f"a signal needs some text, not {signal!r}")
+    if len(signal) > MAX_SIGNAL_CHARACTERS:
+        raise InvalidInputError(
+            f"the signal {signal[:40]!r}... has {len(signal)} characters: at most {MAX_SIGNAL_CHARACTERS} fit"
+        )
+    if "\0" in signal or any("\ud800" <= character <= "\udfff" for character in signal):
+        raise InvalidInputError(f"the signal {signal[:40]!r} holds NUL or a lone surrogate: replace it first")
+    return redact(signal)
+
+
+def _checked_score(score: float) -> float:
+    if isinstance(score, bool) or not isinstance(score, (int, float)) or not -1 <= score <= 1:
+        raise InvalidInputError(f"a signal's score is a number from -1 to 1, not {score!r}")
+    return float(score)
+
+
+def _as_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _encode(signals: _Signals) -> bytes:
+    entries = {
+        text: {"weight": stored.weight, "at": stored.at.isoformat().replace("+00:00", "Z")}
+        for text, stored in signals.items()
+    }
+    # Not escaped, so that a search of the disk for a forgotten text means something.
+    content = {"version": _VERSION, "signals": entries}
+    return json.dumps(content, ensure_ascii=False, indent=1).encode()
+
+
+def _decode(content: bytes) -> _Signals:
+    """Read the file's content.
+
+    Raises:
+        ValueError: it is damaged or was not written by `_encode`.
+    """
+    try:
+        document = json.loads(content)
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']!r}")
+        return {text: _decoded(entry) for text, entry in document["signals"].items()}
+    except (LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"not a file of signals: {error!r}") from error
+
+
+def _decoded(entry: dict[str, object]) -> _Stored:
+    weight, at = entry["weight"], datetime.fromisoformat(str(entry["at"]))
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+        raise TypeError(f"weight {weight!r}")
+    if not (math.isfinite(weight) and 0 < weight <= 1) or at.tzinfo is None:
+        raise ValueError(f"weight {weight!r} at {at!r}")
+    return _Stored(float(weight), at.astimezone(UTC))

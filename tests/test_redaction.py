@@ -1,0 +1,285 @@
+"""Secrets go, everything else stays, in linear time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenthood.redaction import MAX_DEPTH, redact, redact_json
+
+# Put together here, so that no scanner takes these made-up values for real ones.
+ALNUM = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC2eF4hJ6kL8nP0rS2uV4xY6"
+HEX = "0123456789abcdef" * 4
+KEY_LINES = "\n".join([(ALNUM + ALNUM)[:64]] * 4)
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{KEY_LINES}\nAbC=\n-----END RSA PRIVATE KEY-----"
+
+KNOWN = {
+    "openai": ["sk-" + ALNUM[:48], "sk-proj-" + ALNUM[:20] + "_-" + ALNUM[:20], "sk-svcacct-" + ALNUM[:30]],
+    "anthropic": ["sk-ant-api03-" + ALNUM[:40] + "-_AA", "sk-ant-" + "a" * 30],
+    "openrouter": ["sk-or-v1-" + HEX],
+    "groq": ["gsk_" + ALNUM[:50]],
+    "google": ["AIza" + ALNUM[:35], "GOCSPX-" + ALNUM[:28], "ya29." + ALNUM[:40]],
+    "aws": ["AKIA" + "IOSFODNN7EXAMPL3", "ASIA" + "IOSFODNN7EXAMPL3"],
+    "github": [f"gh{letter}_" + ALNUM[:36] for letter in "posur"]
+    + ["github_pat_" + ALNUM[:22] + "_" + ALNUM],
+    "gitlab": ["glpat-" + ALNUM[:20], "glrt-" + ALNUM[:20]],
+    "slack": [
+        "xoxb-123456789012-123456789012-" + ALNUM[:24],
+        "xapp-1-A0123-456-" + ALNUM[:30],
+        "hooks.slack.com/services/" + "T00000000/B00000000/" + ALNUM[:24],
+    ],
+    "stripe": [
+        "sk_live_" + ALNUM[:24],
+        "rk_live_" + ALNUM[:24],
+        "sk_test_" + ALNUM[:24],
+        "whsec_" + ALNUM[:32],
+    ],
+    "npm": ["npm_" + ALNUM[:36]],
+    "pypi": ["pypi-AgEIcHlwaS5vcmc" + ALNUM],
+    "huggingface": ["hf_" + ALNUM[:34]],
+    "sendgrid": ["SG." + ALNUM[:22] + "." + ALNUM[:43]],
+    "twilio": ["AC" + HEX[:32], "SK" + HEX[:32]],
+    "telegram": ["123456789:AA" + ALNUM[:33]],
+    "digitalocean": ["dop_v1_" + HEX],
+    "jwt": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0." + ALNUM[:43]],
+}
+SECRETS = [(kind, secret) for kind, secrets in KNOWN.items() for secret in secrets]
+
+NAMED = [
+    ("Authorization: Bearer {}", ALNUM[:24]),
+    ("'authorization': 'Basic {}'", "dXNlcjpwYXNzd29yZA=="),
+    ("curl -H 'Authorization: token {}'", ALNUM[:20]),
+    ("sent Bearer {} to the server", ALNUM[:30]),
+    ("postgres://app:{}@db.internal:5432/app", "s3cr=et!"),
+    ("git clone https://oauth2:{}@git.example/x.git", "abcdefgh"),
+    ("https://{}@git.example/x.git", "x" * 20 + "7"),
+    ("GET https://api.example/v1?page=2&access_token={}&x=1", "qwertyuiop"),
+    ("https://x.example/?token={}", "abcdef"),
+    ("https://x.example/?api_key={}#top", "abc9"),
+    ("https://x.example/?key={}", "AbC123"),
+    ("https://x.example/blob?sv=2020&sig={}", "a%2Bb%3D"),
+    ("password={}", "hunter2"),
+    ("password={}", "letmein"),
+    ("DB_PASSWORD={}", "supersecret"),
+    ("db password: {}", "hunter2"),
+    ("SECRET_KEY = '{}'", "django-insecure-words"),
+    ("aws_secret_access_key = {}", ALNUM[:20] + "/+" + ALNUM[:18]),
+    ("export AWS_SECRET_ACCESS_KEY={}", ALNUM[:40]),
+    ('{{"api_key": "{}", "n": 1}}', "abcdefgh"),
+    ('{{\\"password\\": \\"{}\\"}}', "hunter2"),
+    ("api_key: {}", "a1b2c3d4"),
+    ('clientSecret: "{}",', "abcdefgh"),
+    ("os.environ['API_TOKEN'] = '{}'", "abcdefgh"),
+    ('def connect(password: str = "{}"):', "hunter2"),
+    ("mysql --password {} -u root", "hunter2"),
+    ("Server=x;Password={};Encrypt=yes", "pa55word"),
+    ("AccountName=x;AccountKey={}", ALNUM + ALNUM[:34] + "=="),
+    ('password = "ab\\"{}"', "cd9ef"),
+]
+
+ORDINARY = [
+    "fixed the flaky login test by mocking the clock",
+    "password=None",
+    "password: str",
+    "def f(token: str, password: str | None = None) -> None:",
+    "api_key=os.environ['OPENAI_API_KEY']",
+    "api_key=os.getenv('X')",
+    "token = get_token(user)",
+    "login(password=password, token=self.token)",
+    "login(user, password=user_password)",
+    "max_tokens=100, tokens: 4096, token_count = 15000",
+    "password=${DB_PASSWORD} and token={{ secrets.TOKEN }} and key=<your-key>",
+    "api_key: YOUR_API_KEY",
+    "the token: expired after 30s, the password: wrong",
+    "Password: required",
+    "secret: /run/secrets/db_password",
+    "PWD=/Users/Alice/work",
+    "password: ********",
+    "scikit: sk-learn-compatible-estimators-everywhere",
+    "task-1234567890123456 on disk-0123456789abcdef01234",
+    "commit 14fcb43d9a7b0c8e6f5d4c3b2a1908f7e6d5c4b3 reverts d4a8891",
+    "id 3f2504e0-4f89-11d3-9a0c-0305e82c3301 and sha256:" + HEX,
+    "see https://example.org/a/b?page=2&sort=key#top and http://localhost:8080/x@y",
+    "https://example.org/search?key=name&q=token",
+    "http://[::1]:8080/ and ssh://git@host.example:22/x.git and git@host.example:x/y.git",
+    "/usr/lib/python3.11/site-packages/token.py C:\\Users\\x\\secret.txt",
+    "Authorization: required for admins; Basic authentication is enough; Bearer token is missing",
+    "The bearer authentication-header is checked first",
+    "eyJ is how a JWT begins",
+    "`-----BEGIN CERTIFICATE-----` is no private key",
+    "tier token: 登录 令牌 已过期",
+    '{"password": "must be at least 8 characters", "token_type": "bearer", "secret_name": "db"}',
+]
+
+
+@pytest.mark.parametrize(("kind", "secret"), SECRETS)
+@pytest.mark.parametrize(
+    "around", ["{}", "used {} today", "key='{}'", '"a\\n{}\\n"', "x={}&", "({})", "\x1b[31m{}\x1b[0m"]
+)
+def test_known_shapes_go(kind: str, secret: str, around: str) -> None:
+    """A key of a known shape is replaced by its kind, wherever it stands."""
+    redacted = redact(around.format(secret))
+    assert secret[6:] not in redacted
+    assert f"[redacted:{kind}]" in redacted
+
+
+@pytest.mark.parametrize(("around", "secret"), NAMED)
+def test_named_secrets_go(around: str, secret: str) -> None:
+    """A value that its surroundings show to be a secret is replaced, and nothing else."""
+    redacted = redact(around.format(secret))
+    assert secret not in redacted
+    assert "[redacted:" in redacted
+    assert redacted.startswith(around.format("\0").partition("\0")[0][:8])
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_stays(text: str) -> None:
+    """Prose, code, hashes, ids, paths and addresses are left as they are."""
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        PEM,
+        PEM.replace("\n", "\\n"),
+        PEM.replace("\n", "\r\n"),
+        "\n".join("> " + line for line in PEM.split("\n")),
+        PEM.replace("RSA ", "OPENSSH "),
+        PEM.replace("RSA ", "").replace(
+            "-----\n", "-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AB\n\n", 1
+        ),
+        PEM.replace("RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK").replace(
+            "-----\n", "-----\nVersion: X 1\n\n", 1
+        ),
+        PEM.partition("-----END")[0],
+        PEM[:200],
+        PEM[:200].replace("\n", "\\n"),
+        PEM.partition("-----\n")[2],
+        PEM[100:],
+    ],
+)
+def test_private_keys_go(block: str) -> None:
+    """Private key blocks go as a whole, also without their end or their beginning; the text around stays."""
+    redacted = redact(f"before it\n{block}\nafter, all is well")
+    assert redacted.startswith("before it")
+    assert redacted.endswith("after, all is well")
+    assert "[redacted:private-key]" in redacted
+    assert not any(line[-16:] in redacted for line in KEY_LINES.split("\n"))
+
+
+def test_a_mentioned_private_key_takes_no_prose() -> None:
+    """A sentence that names the begin line loses no other word."""
+    text = "it begins with -----BEGIN PRIVATE KEY----- and we failed to parse it"
+    assert redact(text) == "it begins with [redacted:private-key] and we failed to parse it"
+
+
+FRAGMENTS = st.sampled_from(
+    [secret for _, secret in SECRETS]
+    + [around.format(secret) for around, secret in NAMED]
+    + [
+        "password",
+        "token",
+        "secret",
+        "=",
+        ":",
+        '"',
+        "'",
+        "\\",
+        " ",
+        "\n",
+        "[",
+        "]",
+        "[redacted:value]",
+        "://",
+        "@",
+        "/",
+    ]
+    + [
+        "?key=",
+        "&sig=",
+        "Bearer ",
+        "Authorization: ",
+        "hunter2",
+        "-----END PRIVATE KEY-----",
+        PEM,
+        PEM[:90],
+        "--",
+        "(",
+        ",",
+    ]
+)
+
+
+@given(st.lists(st.one_of(FRAGMENTS, st.text(max_size=5)), max_size=12).map("".join))
+def test_redacting_twice_changes_nothing(text: str) -> None:
+    """What is redacted stays as it is when redacted again."""
+    once = redact(text)
+    assert redact(once) == once
+
+
+HOSTILE = (
+    ["a", "sk-", "-----BEGIN", "eyJ", "eyJa.", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n"],
+    ["password=", 'password="', "password='token=\"", 'password=\\"', "token: ", "://", "://a:", "://a:b@"],
+    ["Authorization: ", "bearer ", "bearer a", "SG.", "SG.a", "AKIA", "1:AA", "xox", "1meyJ", "\\neyJ", "-"],
+    ["--token ", "secret_key_", "\\", "password" + "\\" * 9, "[redacted:", "https://password=", "QUJD\n"],
+    ["a-", "8Q~", "gl", "?key=", "Proc-Type: ", "\\n", "\n"],
+)
+
+
+@pytest.mark.parametrize("unit", [unit for units in HOSTILE for unit in units])
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    """A megabyte of anything takes a second or two at most, where backtracking would take hours."""
+    text = unit * (1_000_000 // len(unit))
+    began = time.process_time()
+    redact(text + "PRIVATE KEY")
+    redact("-----BEGIN PRIVATE KEY-----" + text + ":=")
+    assert time.process_time() - began < 4
+
+
+def test_ordinary_sentences_are_cheap() -> None:
+    """10,000 sentences take well under 0.2 s."""
+    sentences = [
+        f"fixed the flaky login test number {n} by mocking the clock in module {n}" for n in range(10_000)
+    ]
+    began = time.process_time()
+    for sentence in sentences:
+        redact(sentence)
+    assert time.process_time() - began < 0.2
+
+
+def test_json_is_redacted_throughout() -> None:
+    """Strings at any depth go, as values, as keys, and under keys that name a secret; scalars stay."""
+    key = "gsk_" + ALNUM[:40]
+    value = {
+        "a": [{"b": ("x " + key, 1, None, True)}],
+        key: 2,
+        "apiKey": "abcdefgh",
+        "password": "hunter2",
+        "max_tokens": 5,
+    }
+    assert redact_json(value) == {
+        "a": [{"b": ["x [redacted:groq]", 1, None, True]}],
+        "[redacted:groq]": 2,
+        "apiKey": "[redacted:value]",
+        "password": "[redacted:value]",
+        "max_tokens": 5,
+    }
+    assert redact_json(redact_json(value)) == redact_json(value)
+
+
+def test_json_keys_that_become_equal_are_kept_apart() -> None:
+    """Two secrets as keys lose no value."""
+    value = {"gsk_" + ALNUM[:40]: 1, "gsk_" + ALNUM[5:45]: 2}
+    assert redact_json(value) == {"[redacted:groq]": 1, "[redacted:groq]#2": 2}
+
+
+def test_json_nested_without_end_is_cut_not_leaked() -> None:
+    """JSON deeper than the limit neither overflows the stack nor leaks."""
+    value: object = "gsk_" + ALNUM[:40]
+    for _ in range(MAX_DEPTH + 5):
+        value = [value]
+    assert "gsk_" not in repr(redact_json(value))
