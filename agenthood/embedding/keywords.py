@@ -81,5 +81,5 @@ def _stem(word: str) -> str:
 def _stemmer() -> Callable[[str], str]:
     import snowballstemmer  # noqa: PLC0415  (only keyword search needs it)
 
-    stem: Callable[[str], str] = snowballstemmer.EnglishStemmer().stemWord
+    stem: Callable[[str], str] = snowballstemmer.stemmer("english").stemWord
     return stem

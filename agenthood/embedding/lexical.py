@@ -37,7 +37,8 @@ _INLINE = 32  # fewer texts take less time than a hop to a worker thread
 
 def lexical_vector(text: str) -> Vectors:
     """Return the lexical vector of one text: float32 of shape (256,), unit length or all zero."""
-    return lexical_vectors([text])[0]
+    row: Vectors = lexical_vectors([text])[0]
+    return row
 
 
 def lexical_vectors(texts: Sequence[str], *, dimension: int = DIMENSION, salt: str = "") -> Vectors:
