@@ -79,7 +79,7 @@ _SHAPES = (
 )
 
 # Only `/`, white space and quotes end what stands between `://` and `@`: each is looked at once.
-_URL_LOGIN = re.compile(r"(?<=://)([^\s/:@?#\"'<>`]*+):([^\s/?#\"'<>`]+)@")
+_URL_LOGIN = re.compile(r"(?<=://)((?:\[redacted:[a-z-]{1,20}\])?[^\s/:@?#\"'<>`\[]*+):([^\s/?#\"'<>`]+)@")
 _URL_TOKEN = re.compile(r"(?<=://)(?=[^\s/:@?#\"'<>`]*\d)[A-Za-z0-9_-]{16,}+(?=@)")
 _URL_QUERY = re.compile(
     r"([?&#;](?:amp;)?(?:[a-z]{1,20}[_-]){0,3}+"
@@ -128,6 +128,7 @@ _SOME_NAME = re.compile(
     r"[A-Za-z_.]*(?:pass|pwd|secret|token|key|cred)[A-Za-z0-9_.]*", re.IGNORECASE | re.ASCII
 )
 
+_MOST_ROUNDS = 10
 _TOKEN_LENGTH = 16
 _LONG = 20
 _LOOKED_AT = 200  # characters of a value that decide whether it is a secret
@@ -163,13 +164,11 @@ def redact(text: str) -> str:
     Returns:
         The text without secrets; `text` itself if it holds none.
     """
-    if "PRIVATE KEY" in text:
-        text = _without_private_keys(text)
-    if any(needle in text for needle in _NEEDLES):
-        text = _without_known_shapes(text)
-    lowered = text.lower()
-    if any(needle in lowered for needle in _LOWER_NEEDLES):
-        text = _without_named(text, lowered)
+    for _ in range(_MOST_ROUNDS):  # what stood glued to one secret may be seen only when that is gone
+        redacted = _redact_once(text)
+        if redacted == text:
+            break
+        text = redacted
     return text
 
 
@@ -185,6 +184,17 @@ def redact_json(value: Any) -> Any:  # noqa: ANN401 - any JSON value
         The redacted copy. Two keys that become equal are kept apart by a number.
     """
     return _redact_value(value, 0)
+
+
+def _redact_once(text: str) -> str:
+    if "PRIVATE KEY" in text:
+        text = _without_private_keys(text)
+    if any(needle in text for needle in _NEEDLES):
+        text = _without_known_shapes(text)
+    lowered = text.lower()
+    if any(needle in lowered for needle in _LOWER_NEEDLES):
+        text = _without_named(text, lowered)
+    return text
 
 
 def _redact_value(value: Any, depth: int) -> Any:  # noqa: ANN401 - any JSON value

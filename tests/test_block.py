@@ -281,4 +281,4 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
     began = time.process_time()
     contains_block(text)
     inert(text)
-    assert time.process_time() - began < 4
+    assert time.process_time() - began < 10

@@ -237,7 +237,7 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
     began = time.process_time()
     redact(text + "PRIVATE KEY")
     redact("-----BEGIN PRIVATE KEY-----" + text + ":=")
-    assert time.process_time() - began < 4
+    assert time.process_time() - began < 10
 
 
 def test_ordinary_sentences_are_cheap() -> None:
