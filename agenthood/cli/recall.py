@@ -1,0 +1,176 @@
+"""`agenthood recall` and `agenthood lessons`: look lessons up by meaning, and list them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from agenthood.cli.filters import HEADINGS, chosen_lessons
+from agenthood.cli.session import NoStoreError, Session, pass_session
+from agenthood.cli.text import counted
+
+if TYPE_CHECKING:
+    from agenthood.cli.output import Output
+    from agenthood.records import Kind, Recall, Scoring
+
+_CHARACTERS_ASKED = 100_000
+"""Characters of standard input looked at; embedders read a few thousand of them."""
+
+
+@click.command(short_help="Find the lessons that fit a text.")
+@click.argument("text", nargs=-1, required=True)
+@click.option(
+    "--limit",
+    "-n",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="At most this many lessons.",
+)
+@chosen_lessons
+@click.option(
+    "--threshold",
+    type=float,
+    metavar="NUMBER",
+    help="Only lessons at least this similar.  [default: recallThreshold of the settings, else 0.7]",
+)
+@click.option(
+    "--scoring",
+    type=click.Choice(("calibrated", "cosine", "squared_l2")),
+    default="calibrated",
+    show_default=True,
+    help="The scale of similarity and threshold; calibrated means the same under every model.",
+)
+@click.option(
+    "--prompt", is_flag=True, help="Print the block to put into a prompt; nothing if no lesson is found."
+)
+@pass_session
+def recall(  # noqa: PLR0913  one per option
+    session: Session,
+    text: tuple[str, ...],
+    *,
+    limit: int,
+    kind: Kind | None,
+    member: str | None,
+    skill: str | None,
+    threshold: float | None,
+    scoring: Scoring,
+    prompt: bool,
+) -> None:
+    """Find the lessons that fit TEXT, or standard input if TEXT is -.
+
+    What was found is printed best first: what worked or failed, the similarity, how many episodes support
+    it, the member and skill, the lesson. Without a terminal: one lesson per line, with tabs between kind,
+    similarity, evidence, member, skill, id and text.
+
+    The exit code is 0 whether or not a lesson is found, also where there is no store yet, so that a recall
+    before a run never stops the run.
+    """
+    query = _query(text)
+    try:
+        with session.open() as hood:
+            found = hood.recall(
+                query,
+                limit=limit,
+                kind=kind,
+                member=member,
+                skill=skill,
+                threshold=threshold,
+                scoring=scoring,
+            )
+    except NoStoreError as error:
+        from agenthood.records import Recall  # noqa: PLC0415  keeps --help light
+
+        found = Recall(degraded=True, semantic=False, reason=str(error))
+    _print(found, session.output, prompt=prompt)
+
+
+@click.command()
+@chosen_lessons
+@click.option("--contains", metavar="TEXT", help="Only lessons whose text contains this.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="At most this many lessons.")
+@pass_session
+def lessons(  # noqa: PLR0913  one per option
+    session: Session,
+    *,
+    kind: Kind | None,
+    member: str | None,
+    skill: str | None,
+    contains: str | None,
+    limit: int | None,
+) -> None:
+    """List the lessons in the store.
+
+    Without a terminal: one lesson per line, with tabs between id, kind, mean score, evidence, member,
+    skill, time last seen and text.
+    """
+    output = session.output
+    with session.open(migrate=False) as hood:
+        found = hood.lessons(kind=kind, member=member, skill=skill, contains=contains, limit=limit)
+    if output.json:
+        output.document([lesson.to_dict() for lesson in found])
+        return
+    output.table(
+        ("id", "kind", "mean", "evidence", "member", "skill", "last seen", "lesson"),
+        [
+            (o.id, o.kind, f"{o.mean:.2f}", str(o.evidence), o.member, o.skill, o.last_seen, o.text)
+            for o in found
+        ],
+    )
+    output.note(counted(len(found), "lesson") if found else "no lessons")
+
+
+def _query(text: tuple[str, ...]) -> str:
+    if text != ("-",):
+        return " ".join(text)
+    data = sys.stdin.buffer.read(4 * _CHARACTERS_ASKED)
+    return data.decode("utf-8-sig", "replace")[:_CHARACTERS_ASKED]
+
+
+def _print(found: Recall, output: Output, *, prompt: bool) -> None:
+    if prompt:
+        block = found.to_prompt()
+        if output.json:
+            output.document({**found.to_dict(), "prompt": block})
+        elif block:
+            output.line(block)
+    elif output.json:
+        output.document(found.to_dict())
+    else:
+        _print_table(found, output)
+    if found.reason:
+        output.warn(found.reason)
+
+
+def _print_table(found: Recall, output: Output) -> None:
+    if not sys.stdout.isatty():
+        output.table(
+            (),
+            [
+                (o.kind, f"{o.similarity:.3f}", str(o.evidence), o.member, o.skill, o.id, o.text)
+                for o in found
+            ],
+        )
+    elif found:
+        output.table(
+            ("kind", "similarity", "evidence", "by", "lesson"),
+            [
+                (HEADINGS[o.kind], f"{o.similarity:.2f}", str(o.evidence), f"{o.member}/{o.skill}", o.text)
+                for o in found
+            ],
+        )
+    for note in _notes(found):
+        output.note(note)
+
+
+def _notes(found: Recall) -> list[str]:
+    """What was not found, and how near it was."""
+    notes = [] if found else ["no lesson fits"]
+    if found.near_misses and found.nearest_miss is not None:
+        notes.append(
+            f"{counted(found.near_misses, 'near miss', 'near misses')} below the threshold of "
+            f"{found.threshold:.2f}, the nearest at {found.nearest_miss:.2f} (--threshold lowers it)"
+        )
+    return notes

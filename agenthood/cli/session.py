@@ -1,0 +1,168 @@
+"""What all commands share: the options that may stand anywhere, and opening the store."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from agenthood.cli.output import Output
+from agenthood.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agenthood import Hood
+    from agenthood.config import Settings
+
+DEFAULT_DIRECTORY = ".agenthood"
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class NoStoreError(StoreError):
+    """A command that makes no store was given a directory without one."""
+
+
+@dataclass
+class Session:
+    """One run of the program.
+
+    Attributes:
+        path: the `.agenthood` directory.
+        output: where answers and notes go.
+    """
+
+    path: Path = Path(DEFAULT_DIRECTORY)
+    output: Output = field(default_factory=Output)
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a store at `path`."""
+        return (self.path / "memory").is_dir()
+
+    def settings(self) -> Settings:
+        """The settings of this store; what was not understood in them is printed as warnings.
+
+        Raises:
+            ConfigError: they cannot be used.
+        """
+        from agenthood.config import load_settings  # noqa: PLC0415  only commands that open a store need it
+
+        settings = load_settings(self.path)
+        for warning in settings.warnings:
+            self.output.warn(warning)
+        return settings
+
+    @contextmanager
+    def open(self, *, create: bool = False, migrate: bool = True) -> Iterator[Hood]:
+        """Open the store for the length of a `with` block.
+
+        Args:
+            create: make the store if there is none.
+            migrate: bring the pattern index up to date first, within the time the engine allows.
+
+        Raises:
+            NoStoreError: there is no store, and `create` is False.
+            AgenthoodError: whatever the engine raises.
+        """
+        if not create and not self.has_store:
+            raise NoStoreError(
+                f"there is no store at {str(self.path)!r}: learn something first (agenthood learn), "
+                "or name the directory with --dir"
+            )
+        settings = self.settings()
+        os.environ.setdefault("LANCEDB_LOG", "error")  # its own log lines are for its developers
+        import agenthood  # noqa: PLC0415  loads LanceDB and the model's libraries
+
+        with (
+            _logged_as_warnings(self.output),
+            agenthood.open(self.path, settings=settings, start_migration=migrate) as hood,
+        ):
+            yield hood
+
+
+class _WarningHandler(logging.Handler):
+    """Shows what the library logs as warnings of the program."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(logging.WARNING)
+        self.output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.output.warn(record.getMessage())
+
+
+@contextmanager
+def _logged_as_warnings(output: Output) -> Iterator[None]:
+    logger = logging.getLogger("agenthood")
+    handler = _WarningHandler(output)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def pass_session(
+    command: Callable[Concatenate[Session, _P], _R],
+) -> Callable[_P, _R]:
+    """Hand the session to a command, and give the command the options `--dir`, `--json` and `--quiet`."""
+
+    @wraps(command)
+    def with_session(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return command(click.get_current_context().ensure_object(Session), *args, **kwargs)
+
+    return common_options(with_session)
+
+
+def common_options(command: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The options that may stand before the command as well as after it."""
+    for option in (
+        click.option(
+            "--quiet",
+            "-q",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_quiet,
+            help="Leave out notes and warnings.",
+        ),
+        click.option(
+            "--json", is_flag=True, expose_value=False, callback=_set_json, help="Print JSON for programs."
+        ),
+        click.option(
+            "--dir",
+            metavar="PATH",
+            type=click.Path(path_type=Path),
+            expose_value=False,
+            callback=_set_path,
+            help=f"Directory of the store.  [default: $AGENTHOOD_DIR, else {DEFAULT_DIRECTORY}]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _set_path(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+    session = ctx.ensure_object(Session)
+    if value is not None:
+        session.path = value
+    elif ctx.parent is None:
+        session.path = Path(os.environ.get("AGENTHOOD_DIR") or DEFAULT_DIRECTORY)
+
+
+def _set_json(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    session = ctx.ensure_object(Session)
+    session.output.json = session.output.json or value
+
+
+def _set_quiet(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    session = ctx.ensure_object(Session)
+    session.output.quiet = session.output.quiet or value

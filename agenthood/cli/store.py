@@ -1,0 +1,163 @@
+"""`agenthood status`, `forget`, `migrate` and `maintain`: look after a store."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from agenthood.cli.progress import progress
+from agenthood.cli.session import Session, pass_session
+from agenthood.cli.text import counted, shown
+from agenthood.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from agenthood import Hood
+    from agenthood.records import Forgotten, MigrationReport, Status
+
+_SHOWN_BEFORE_FORGETTING = 20
+
+
+@click.command(short_help="Say what the store holds.")
+@pass_session
+def status(session: Session) -> None:
+    """Say what the store holds, which embedder is active and what the learner has done."""
+    output = session.output
+    with session.open(migrate=False) as hood:
+        found = hood.status()
+    if output.json:
+        output.document(found.to_dict())
+        return
+    output.facts(_status_facts(found))
+    if found.reason:
+        output.warn(found.reason)
+
+
+@click.command(short_help="Remove lessons for good.")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--episodes", is_flag=True, help="Also remove the episodes that the lessons cite.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; needed where there is no terminal to ask at.")
+@pass_session
+def forget(session: Session, ids: tuple[str, ...], *, episodes: bool, yes: bool) -> int:
+    """Remove the lessons with these IDs for good, from the store and from every old version of it on disk.
+
+    `agenthood lessons` shows the ids. An id that no lesson has is reported, the others are removed, and the
+    exit code is 1.
+    """
+    output = session.output
+    with session.open(migrate=False) as hood:
+        if not yes:
+            _ask(hood, ids, episodes=episodes)
+        done = hood.forget(*ids, episodes=episodes)
+    for missing in done.missing:
+        output.problem(f"no lesson has the id {missing!r}: see agenthood lessons")
+    if output.json:
+        output.document(done.to_dict())
+    else:
+        output.line(_forgotten(done))
+    return 1 if done.missing else 0
+
+
+@click.command(short_help="Make every lesson findable by meaning.")
+@click.option("--drop-old", is_flag=True, help="Also remove the pattern indices of embedders used before.")
+@pass_session
+def migrate(session: Session, *, drop_old: bool) -> int:
+    """Make every lesson findable by meaning under the active embedder.
+
+    Needed after the embedder was changed or another program wrote to the store. Running it again embeds
+    only what is missing. The exit code is 1 if something remains to be done.
+    """
+    output = session.output
+    with (
+        session.open(migrate=False) as hood,
+        progress("Embedding lessons", quiet=output.quiet or output.json) as advance,
+    ):
+        report = hood.migrate(drop_old=drop_old, on_progress=advance)
+    if output.json:
+        output.document(report.to_dict())
+    else:
+        output.facts(_migration_facts(report))
+    if not report.complete:
+        output.problem(report.reason or f"{counted(report.remaining, 'lesson')} left to do: run it again")
+    return 0 if report.complete else 1
+
+
+@click.command(short_help="Compact the store and refresh its indices.")
+@pass_session
+def maintain(session: Session) -> int:
+    """Compact the store, refresh its indices and remove old versions from disk."""
+    output = session.output
+    with session.open(migrate=False) as hood:
+        report = hood.maintain()
+    if output.json:
+        output.document(report.to_dict())
+    else:
+        for name, found in report.collections.items():
+            output.facts([(f"{name}.{key}", str(value)) for key, value in found.items()])
+        if report.migration is not None:
+            output.facts(_migration_facts(report.migration))
+    return 0 if report.migration is None or report.migration.complete else 1
+
+
+def _status_facts(found: Status) -> list[tuple[str, str]]:
+    learner = found.learner
+    calibrated = "calibrated" if found.calibration is not None else "raw"
+    meaning = "by meaning" if found.semantic else "by wording only"
+    return [
+        ("store", found.path),
+        ("lessons that worked", f"{found.lessons.get('learned', 0):,}"),
+        ("lessons that failed", f"{found.lessons.get('antipattern', 0):,}"),
+        ("episodes", f"{found.episodes:,}"),
+        ("findable", f"{found.indexed:,}"),
+        ("pending", f"{found.pending:,}"),
+        ("embedding space", found.space or "none"),
+        ("compares", f"{meaning}, scores {calibrated}"),
+        ("judged", ", ".join(f"{name} {count:,}" for name, count in learner.bands.items()) or "nothing yet"),
+        ("members", ", ".join(f"{name} {count:,}" for name, count in learner.members.items()) or "none yet"),
+        ("trend", learner.trend),
+        ("last update", learner.last_update or "never"),
+    ]
+
+
+def _migration_facts(report: MigrationReport) -> list[tuple[str, str]]:
+    return [
+        ("embedding space", report.space or "none"),
+        ("lessons", f"{report.lessons:,}"),
+        ("already findable", f"{report.present:,}"),
+        ("embedded now", f"{report.embedded:,}"),
+        ("remaining", f"{report.remaining:,}"),
+        ("unusable rows left alone", f"{report.unusable:,}"),
+        ("seconds", f"{report.seconds:.1f}"),
+    ]
+
+
+def _forgotten(done: Forgotten) -> str:
+    parts = [counted(len(done.lessons), "lesson")]
+    if done.episodes:
+        parts.append(counted(len(done.episodes), "episode"))
+    if done.signals:
+        parts.append(counted(done.signals, "signal"))
+    return f"forgot {', '.join(parts)}"
+
+
+def _ask(hood: Hood, ids: Collection[str], *, episodes: bool) -> None:
+    """Show what is about to go, and ask.
+
+    Raises:
+        InvalidInputError: there is no terminal to ask at.
+        click.Abort: the answer is no.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidInputError(
+            f"forgetting {counted(len(ids), 'lesson')} cannot be undone: add --yes to do it"
+        )
+    named = [lesson for lesson in hood.lessons() if lesson.id in ids]
+    for lesson in named[:_SHOWN_BEFORE_FORGETTING]:
+        click.echo(f"{shown(lesson.id)}  {shown(lesson.text, 100)}", err=True)
+    if len(named) > _SHOWN_BEFORE_FORGETTING:
+        click.echo(f"and {len(named) - _SHOWN_BEFORE_FORGETTING:,} more", err=True)
+    what = counted(len(named), "lesson") + (" and the episodes cited" if episodes else "")
+    click.confirm(f"Forget {what} for good?", abort=True, err=True)

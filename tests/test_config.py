@@ -1,0 +1,240 @@
+"""Settings: where they come from, and what is said about those that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenthood.config import Settings, closest, load_settings
+from agenthood.embedding.settings import EmbedderSettings
+from agenthood.errors import ConfigError
+
+
+def write(folder: Path, content: object) -> Path:
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    """Nothing configured, not even a directory: the bundled embedder and the measured thresholds."""
+    settings = load_settings(tmp_path / "absent", environ={})
+    assert settings == Settings(EmbedderSettings(), 0.85, 0.7)
+    assert settings.sources == {}
+
+
+def test_a_file_of_the_typescript_program_is_left_alone(tmp_path: Path) -> None:
+    """Its chat settings are neither read nor complained about."""
+    write(tmp_path, {"provider": "anthropic", "providers": {"x": {"apiKey": "k"}}, "failover": ["x"]})
+    settings = load_settings(tmp_path, environ={})
+    assert settings == Settings(EmbedderSettings())
+    assert settings.warnings == ()
+
+
+def test_every_key_of_the_file_is_read(tmp_path: Path) -> None:
+    """All keys reach the settings, each with its source."""
+    embedder = {
+        "kind": "http",
+        "model": "m",
+        "baseUrl": "http://127.0.0.1:1/v1",
+        "apiKey": "secret",
+        "dimension": 8,
+        "revision": "2",
+        "timeout": 1.5,
+        "batchSize": 2,
+        "concurrency": 3,
+        "maxRetries": 0,
+        "sendDimensions": True,
+        "queryPrefix": "query: ",
+        "documentPrefix": "",
+    }
+    write(tmp_path, {"embedder": embedder, "mergeThreshold": 0.9, "recallThreshold": 0})
+    settings = load_settings(tmp_path, environ={})
+    assert settings.embedder == EmbedderSettings(
+        kind="http",
+        model="m",
+        base_url="http://127.0.0.1:1/v1",
+        api_key="secret",
+        dimension=8,
+        revision="2",
+        timeout=1.5,
+        batch_size=2,
+        concurrency=3,
+        max_retries=0,
+        send_dimensions=True,
+        query_prefix="query: ",
+    )
+    assert (settings.merge_threshold, settings.recall_threshold) == (0.9, 0)
+    assert settings.warnings == ()
+    assert settings.sources["model"] == f"embedder.model in {tmp_path / 'config.json'}"
+
+
+def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+    """A variable replaces the one value it names; an empty one is as good as none."""
+    write(tmp_path, {"embedder": {"kind": "openai", "model": "file", "apiKey": "k"}, "mergeThreshold": 0.9})
+    environ = {
+        "AGENTHOOD_EMBED_MODEL": "variable",
+        "AGENTHOOD_EMBED_DIMENSION": "16",
+        "AGENTHOOD_EMBED_API_KEY": "",
+        "AGENTHOOD_MERGE_THRESHOLD": "0.5",
+    }
+    settings = load_settings(tmp_path, environ=environ)
+    assert settings.embedder == EmbedderSettings(kind="openai", model="variable", api_key="k", dimension=16)
+    assert settings.merge_threshold == 0.5
+    assert settings.sources["merge_threshold"] == "AGENTHOOD_MERGE_THRESHOLD"
+
+
+def test_the_key_in_the_file_is_not_sent_to_another_kind_of_server(tmp_path: Path) -> None:
+    """Choosing another kind by a variable leaves the file's address and key out."""
+    write(tmp_path, {"embedder": {"kind": "openai", "model": "m", "apiKey": "secret"}})
+    settings = load_settings(tmp_path, environ={"AGENTHOOD_EMBEDDER": "ollama"})
+    assert settings.embedder == EmbedderSettings(kind="ollama")
+
+
+def test_no_secret_is_shown(tmp_path: Path) -> None:
+    """Neither the key nor an address with a password is part of what settings look like."""
+    write(
+        tmp_path,
+        {"embedder": {"kind": "http", "model": "m", "baseUrl": "http://u:hunter2@h/v1", "apiKey": "sk-1"}},
+    )
+    settings = load_settings(tmp_path, environ={})
+    assert "hunter2" not in repr(settings)
+    assert "sk-1" not in repr(settings)
+
+
+@pytest.mark.parametrize("value", [["sk-1"], {"a": "sk-1"}, " ", 7])
+def test_an_unusable_key_is_not_quoted(tmp_path: Path, value: object) -> None:
+    """An error about a key names its place and not the key."""
+    write(tmp_path, {"embedder": {"kind": "http", "model": "m", "apiKey": value}})
+    with pytest.raises(ConfigError, match=r"embedder\.apiKey in .*config\.json must be text") as caught:
+        load_settings(tmp_path, environ={})
+    assert "sk-1" not in str(caught.value)
+
+
+def test_unknown_names_are_reported_with_what_was_meant(tmp_path: Path) -> None:
+    """A mistyped key or variable becomes a warning that names the right one; the rest is used."""
+    write(
+        tmp_path,
+        {"embeder": "lexical", "embedder": {"kind": "http", "base_url": "x", "model": "m"}, "zzz": 1},
+    )
+    settings = load_settings(tmp_path, environ={"AGENTHOOD_EMBED_MODLE": "x", "AGENTHOOD_DIR": "y"})
+    file = str(tmp_path / "config.json")
+    assert settings.warnings == (
+        f"unknown key 'embeder' in {file!r}; did you mean 'embedder'?",
+        f"unknown key 'zzz' in {file!r}",
+        "unknown variable 'AGENTHOOD_EMBED_MODLE'; did you mean 'AGENTHOOD_EMBED_MODEL'?",
+        f"unknown key 'embedder.base_url' in {file!r}; did you mean 'baseUrl'?",
+    )
+    assert settings.embedder.model == "m"
+
+
+def test_values_that_have_no_effect_are_reported(tmp_path: Path) -> None:
+    """A model beside the bundled embedder is a mistake worth a word."""
+    settings = load_settings(
+        tmp_path, environ={"AGENTHOOD_EMBEDDER": "bundled", "AGENTHOOD_EMBED_MODEL": "m"}
+    )
+    assert settings.warnings == ("AGENTHOOD_EMBED_MODEL is not used by the bundled embedder",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            '{\n  "embedder": bundled\n}',
+            r"config\.json' is not JSON: Expecting value at line 2, column 15; correct",
+        ),
+        ("", "not JSON"),
+        ("[]", "line 1: expected a JSON object"),
+        ('{"embedder": "bundled", "embedder": "lexical"}', "'embedder' appears twice"),
+        ("[" * 100_000, "not usable JSON"),
+        ({"embedder": 3}, "must be a name or an object, not 3"),
+        ({"embedder": "bundeld"}, r"unknown embedder 'bundeld': did you mean 'bundled'\?.*\(embedder in "),
+        ({"embedder": {"model": "m"}}, "embedder.model in .* needs a kind"),
+        ({"embedder": {"kind": ["http"]}}, "embedder.kind in .* must be text"),
+        ({"embedder": {"kind": "http", "dimension": 1.5}}, "must be a whole number from 1, not 1.5"),
+        ({"embedder": {"kind": "http", "dimension": 0}}, "must be a whole number from 1, not 0"),
+        ({"embedder": {"kind": "http", "dimension": True}}, "must be a finite number, not True"),
+        ({"embedder": {"kind": "http", "timeout": -1}}, "must be above 0"),
+        ({"embedder": {"kind": "http", "sendDimensions": "yes"}}, "must be true or false"),
+        ({"embedder": {"kind": "http", "queryPrefix": 1}}, "must be text"),
+        ({"mergeThreshold": 1.01}, r"mergeThreshold in .* must be a number in \[0, 1\], not 1.01"),
+        ('{"recallThreshold": NaN}', "recallThreshold in .* must be a finite number"),
+        ({"recallThreshold": [0.5]}, "must be a finite number"),
+        (f'{{"recallThreshold": 1{"0" * 400}}}', "must be a finite number"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_cannot_be_used_is_an_error_that_names_its_place(
+    tmp_path: Path, content: object, message: str
+) -> None:
+    """No mistake is passed over in silence or ends in anything but a `ConfigError`."""
+    write(tmp_path, content)
+    with pytest.raises(ConfigError, match=message):
+        load_settings(tmp_path, environ={})
+
+
+def test_a_bad_variable_is_named() -> None:
+    """The error says which variable to correct."""
+    with pytest.raises(ConfigError, match="AGENTHOOD_MERGE_THRESHOLD must be a finite number, not 'high'"):
+        load_settings(Path("absent"), environ={"AGENTHOOD_MERGE_THRESHOLD": "high"})
+
+
+def test_files_that_cannot_be_read_are_errors(tmp_path: Path) -> None:
+    """Another encoding, or a directory in the file's place."""
+    (tmp_path / "config.json").write_bytes(b'{"embedder": "\xff"}')
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_settings(tmp_path, environ={})
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").mkdir()
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_settings(tmp_path, environ={})
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    (tmp_path / "config.json").write_bytes(b'\xef\xbb\xbf{"embedder": "lexical"}')
+    assert load_settings(tmp_path, environ={}).embedder.kind == "lexical"
+
+
+@given(st.floats())
+def test_settings_made_in_code_are_checked_too(value: float) -> None:
+    """A threshold is a finite number in [0, 1], wherever it comes from."""
+    if 0 <= value <= 1:
+        assert Settings(EmbedderSettings(), merge_threshold=value).merge_threshold == value
+    else:
+        with pytest.raises(ConfigError):
+            Settings(EmbedderSettings(), merge_threshold=value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(
+            st.sampled_from(["embedder", "kind", "model", "dimension", "timeout", "mergeThreshold"])
+            | st.text(),
+            inner,
+        )
+    ),
+)
+
+
+@given(content=json_values)
+def test_no_configuration_ends_in_another_error(
+    tmp_path_factory: pytest.TempPathFactory, content: object
+) -> None:
+    """Any JSON at all gives settings or a `ConfigError`."""
+    folder = write(tmp_path_factory.mktemp("any"), content)
+    with suppress(ConfigError):
+        load_settings(folder, environ={})
+
+
+def test_closest_knows_spellings() -> None:
+    """Case, dashes and underscores make no difference; nothing near gives nothing."""
+    assert closest("merge_threshold", ["mergeThreshold", "recallThreshold"]) == "mergeThreshold"
+    assert closest("qqq", ["mergeThreshold"]) is None
