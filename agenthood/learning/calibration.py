@@ -94,7 +94,8 @@ class Calibration:
             float64 array of the same shape in [0, 1]: -1 becomes 0, the quantiles 0.5, 0.6, 0.7 and 0.8,
             and 1 becomes 1. Where quantiles are equal the highest of their levels counts. NaN stays NaN.
         """
-        return np.asarray(np.interp(cosines, (-1.0, *self.quantiles, 1.0), _LEVELS), dtype=np.float64)
+        values = np.asarray(cosines, dtype=np.float64)
+        return np.asarray(np.interp(values, (-1.0, *self.quantiles, 1.0), _LEVELS), dtype=np.float64)
 
     @property
     def q50(self) -> float:
@@ -146,7 +147,8 @@ def match_score(
     meaning = np.asarray(semantic, dtype=np.float64)
     if semantic_calibration is not None:
         meaning = semantic_calibration(meaning)
-    return np.round(np.maximum(meaning, lexical_calibration(lexical)), _DIGITS)
+    best: Scores = np.maximum(meaning, lexical_calibration(lexical))
+    return np.asarray(np.round(best, _DIGITS), dtype=np.float64)
 
 
 @cache

@@ -1,0 +1,1 @@
+"""The memory tiers: long-term, episodic, residual and short-term."""

@@ -139,8 +139,8 @@ class VectorStore(Protocol):
         """
         ...
 
-    async def collections(self) -> tuple[str, ...]:
-        """Names of the collections that exist, sorted."""
+    async def collections(self) -> tuple[Collection, ...]:
+        """The collections that exist, by name."""
         ...
 
     async def drop_collection(self, name: str) -> None:

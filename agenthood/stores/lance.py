@@ -30,7 +30,7 @@ from agenthood.stores.base import (
     VectorField,
 )
 from agenthood.stores.lance_errors import is_stale, translated
-from agenthood.stores.lance_rows import TEXT_COLUMNS, newest, schema_of, to_records, to_table
+from agenthood.stores.lance_rows import TEXT_COLUMNS, collection_of, newest, schema_of, to_records, to_table
 from agenthood.stores.lance_sql import compile_filter, one_of
 from agenthood.stores.lock import StoreLock
 from agenthood.stores.validation import check_queries, partition
@@ -86,11 +86,16 @@ class LanceStore:
         self._shapes[collection.name] = found
         return found
 
-    async def collections(self) -> tuple[str, ...]:
+    async def collections(self) -> tuple[Collection, ...]:
         """See `VectorStore.collections`."""
         with translated(f"listing {str(self.path)!r}"):
-            db = await self._connection()
-            return tuple(sorted((await db.list_tables()).tables))
+            names = sorted((await (await self._connection()).list_tables()).tables)
+            found = []
+            for name in names:
+                if (table := await self._open_table(name)) is not None:
+                    found.append(collection_of(name, await table.schema()))
+        # Another program's tables in the same directory are none of ours.
+        return tuple(collection for collection in found if collection is not None)
 
     async def drop_collection(self, name: str) -> None:
         """See `VectorStore.drop_collection`."""
@@ -362,10 +367,8 @@ class LanceStore:
         try:
             async with self.exclusive():
                 await self.ensure_collection(SHARED)
-            for name in await self.collections():
-                table = await self._open_table(name)
-                if table is not None:
-                    detail[name] = await upkeep.describe(table)
+            for collection in await self.collections():
+                detail[collection.name] = await upkeep.describe(await self._table(collection))
         except AgenthoodError as exc:
             return Health("lancedb", ok=False, detail=detail, problem=str(exc))
         return Health("lancedb", ok=True, detail=detail)

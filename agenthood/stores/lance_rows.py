@@ -39,6 +39,14 @@ def schema_of(collection: Collection) -> pa.Schema:
     return pa.schema(fields)
 
 
+def collection_of(name: str, schema: pa.Schema) -> Collection | None:
+    """The collection a table of this schema is, or None if it is none of ours."""
+    if not {*TEXT_COLUMNS, "vector"} <= set(schema.names):
+        return None
+    dimension = schema.field("vector").type.list_size
+    return Collection(name, dimension, typed="terms" in schema.names, lexical="lexical" in schema.names)
+
+
 def to_table(records: Sequence[Record], schema: pa.Schema) -> pa.Table:
     """The records as an Arrow table with exactly the columns of `schema`.
 

@@ -1,0 +1,412 @@
+"""The pattern index: vectors of episode texts in one embedding space. A cache, rebuildable from long-term memory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from agenthood.embedding.keywords import terms
+from agenthood.embedding.lexical import LexicalEmbedder, lexical_vectors
+from agenthood.errors import InvalidInputError
+from agenthood.formats import PATTERN, iso, split_pattern, storable, utc_now
+from agenthood.learning.calibration import Calibration, match_score
+from agenthood.learning.lessons import lesson_key
+from agenthood.learning.rules import MATCH_THRESHOLD, candidate_keys, choose_key
+from agenthood.records import Kind, PatternMatch, Scoring
+from agenthood.stores.base import SHARED, Collection, Hit, Record, Vector, VectorField
+from agenthood.stores.filters import AllOf, Equals, Filter, where
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agenthood.embedding.base import EmbeddingSpace
+    from agenthood.records import Lesson
+    from agenthood.stores.base import VectorStore
+
+LEXICAL_SPACE = LexicalEmbedder().space
+PATTERN_TYPE = "learned_pattern"
+_CANDIDATES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One pattern to index.
+
+    Attributes:
+        key: its key, such as `v1:fn6jbb`.
+        lesson: id of the lesson's long-term row, or None if only a pattern row knows it.
+        kind: `learned` or `antipattern`.
+        member: who learned it.
+        skill: in which skill.
+        episode: the bare episode text, which is what is embedded.
+        pattern: the whole pattern text.
+    """
+
+    key: str
+    lesson: str | None
+    kind: Kind
+    member: str
+    skill: str
+    episode: str
+    pattern: str
+
+    @classmethod
+    def of(cls, lesson: Lesson, *, key: str | None = None, orphan: bool = False) -> IndexEntry:
+        """The entry of a lesson, under its own key or another; `orphan` if it has no long-term row."""
+        key, id_ = key or lesson_key(lesson.id), None if orphan else lesson.id
+        return cls(key, id_, lesson.kind, lesson.member, lesson.skill, lesson.text, lesson.pattern)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """An indexed pattern that may match a query.
+
+    Attributes:
+        record: its row.
+        semantic: cosine of the semantic vectors in [-1, 1], or None where one is missing.
+        lexical: cosine of the lexical vectors in [-1, 1]; 0 where one is missing.
+    """
+
+    record: Record
+    semantic: float | None
+    lexical: float
+
+    @property
+    def key(self) -> str:
+        """The pattern's key."""
+        return self.record.id.removeprefix(PATTERN)
+
+    def score(self, calibration: Calibration | None) -> float:
+        """The match score in [0, 1]: the larger of the calibrated cosines."""
+        if self.semantic is None:
+            return float(match_score(-1.0, self.lexical, None))
+        return float(match_score(self.semantic, self.lexical, calibration))
+
+
+def collection_for(space: EmbeddingSpace, shared: Collection = SHARED) -> Collection:
+    """The collection that holds the patterns of `space`.
+
+    A space with the shared table's dimension keeps them there, where the TypeScript program sees them; any
+    other has a table of its own, named after it.
+    """
+    if space.dimension == shared.dimension:
+        return shared
+    slug = re.sub(r"[^a-z0-9]+", "_", f"{space.backend}_{space.model}".lower()).strip("_")[:40]
+    digest = sha256(str(space).encode()).hexdigest()[:10]
+    name = f"patterns_{slug}_{space.dimension}_{digest}"
+    return Collection(name, space.dimension, typed=True, lexical=space != LEXICAL_SPACE)
+
+
+class EmbeddingIndex:
+    """Stores patterns and finds similar ones in one embedding space.
+
+    Every pattern also has a lexical vector and keyword terms: in the space's own table, or, since the shared table
+    has room for one vector, in the table of the lexical space beside it.
+    """
+
+    def __init__(
+        self,
+        store: VectorStore,
+        space: EmbeddingSpace,
+        *,
+        shared: Collection = SHARED,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Args: the `store`, the `space`, the `shared` table as it is, and the space's `calibration` if known."""
+        self.space = space
+        self.calibration = calibration
+        self.main = collection_for(space, shared)
+        self.words = self.main if self.main.typed else collection_for(LEXICAL_SPACE)
+        self._words_field: VectorField = "lexical" if self.words.lexical else "vector"
+        self._lexical_only = self.main is self.words and not self.words.lexical
+        self._store = store
+
+    # -- writing ----------------------------------------------------------------------------------------
+
+    async def store_pattern(self, pattern: str, embedding: Vector, *, lesson: str | None = None) -> str:
+        """Index one pattern under its key; the same pattern again replaces its row.
+
+        Args:
+            pattern: a pattern text, `{kind}:{member}:{skill}:{episode}`.
+            embedding: float (dimension,), finite and not zero; the vector of the episode text.
+            lesson: id of the lesson's long-term row, if it has one.
+
+        Returns:
+            The key, such as `v1:fn6jbb`; with a suffix if another pattern has that key already.
+
+        Raises:
+            InvalidInputError: no pattern text, or an unusable vector.
+            StoreError: it could not be written.
+        """
+        kind, member, skill, episode = split_pattern(pattern)
+        async with self._store.exclusive():
+            ids = [PATTERN + key for key in candidate_keys(pattern)]
+            rows = await self._store.get(self.main, ids)
+            taken = {id_.removeprefix(PATTERN): record.content for id_, record in rows.items()}
+            key, _ = choose_key(pattern, taken)
+            entry = IndexEntry(key, lesson, kind, member, skill, episode, pattern)
+            vector = np.asarray(embedding, dtype=np.float32)
+            for collection, records in self.rows([entry], vector.reshape(1, -1)).items():
+                result = await self._store.upsert(collection, records)
+                if result.rejected:
+                    raise InvalidInputError(f"pattern {pattern!r:.120} was refused: {result.rejected[0].reason}")
+        return key
+
+    def rows(
+        self, entries: Sequence[IndexEntry], vectors: Vector | None, words: Vector | None = None
+    ) -> dict[Collection, list[Record]]:
+        """The rows to upsert for `entries`, per collection.
+
+        Args:
+            entries: the patterns.
+            vectors: float32 (n, dimension), their semantic vectors; None leaves them pending: findable by
+                their words, and embedded by the next migration.
+            words: float32 (n, LEXICAL_DIMENSION), their lexical vectors if known already.
+        """
+        if words is None:
+            words = lexical_vectors([entry.episode for entry in entries])
+        rows: dict[Collection, list[Record]] = {}
+        for position, entry in enumerate(entries):
+            word = words[position] if words[position].any() else None
+            vector = None if vectors is None else vectors[position]
+            if self.words is not self.main:
+                row = self._row(entry, str(LEXICAL_SPACE), word, None)
+                rows.setdefault(self.words, []).append(row)
+            if self.words is self.main or vectors is not None:
+                space = "" if vectors is None else str(self.space)
+                vector = vector if vector is not None and vector.any() else None
+                rows.setdefault(self.main, []).append(self._row(entry, space, vector, word))
+        return rows
+
+    def _row(self, entry: IndexEntry, space: str, vector: Vector | None, word: Vector | None) -> Record:
+        # The order of the keys is part of the stored format: equal rows have equal metadata text.
+        metadata = {
+            "type": PATTERN_TYPE,
+            "kind": entry.kind,
+            "member": storable(entry.member),
+            "skill": storable(entry.skill),
+            "space": space,
+        }
+        if entry.lesson is not None:
+            metadata["lesson"] = storable(entry.lesson)
+        return Record(
+            id=PATTERN + storable(entry.key),
+            content=storable(entry.pattern),
+            metadata=metadata,
+            created_at=iso(utc_now()),
+            vector=vector,
+            lexical=word,
+            terms=" ".join(terms(entry.episode)),
+        )
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    @overload
+    async def find_similar(
+        self, embedding: Vector, threshold: float = ..., limit: int = ..., *, kind: Kind | None = ...,
+        member: str | None = ..., skill: str | None = ..., scoring: Scoring = ...,
+    ) -> list[PatternMatch]: ...  # fmt: skip
+    @overload
+    async def find_similar(
+        self, embedding: Sequence[Vector], threshold: float = ..., limit: int = ..., *, kind: Kind | None = ...,
+        member: str | None = ..., skill: str | None = ..., scoring: Scoring = ...,
+    ) -> list[list[PatternMatch]]: ...  # fmt: skip
+    async def find_similar(  # noqa: PLR0913  the filters of a look-up
+        self,
+        embedding: Vector | Sequence[Vector],
+        threshold: float = MATCH_THRESHOLD,
+        limit: int = 5,
+        *,
+        kind: Kind | None = None,
+        member: str | None = None,
+        skill: str | None = None,
+        scoring: Scoring = "calibrated",
+    ) -> list[PatternMatch] | list[list[PatternMatch]]:
+        """The patterns most similar to one embedding, or to each of several in one call.
+
+        Args:
+            embedding: float (dimension,) for one query, (n, dimension) for several.
+            threshold: the lowest score that counts, inclusive, on the scale of `scoring`.
+            limit: how many per query at most; at most 0 gives none.
+            kind: only patterns of this kind. Look-ups that merge must name it: a pattern and the
+                anti-pattern of the same episode have the same vector.
+            member: only patterns of this member.
+            skill: only patterns of this skill.
+            scoring: `calibrated` [0, 1]; `cosine` [-1, 1]; `squared_l2`, 1 - squared distance, as the
+                TypeScript program reports. A space without calibration reports cosines for `calibrated`.
+
+        Returns:
+            Matches best first, ties by key; for several queries one list for each.
+
+        Raises:
+            InvalidInputError: an unusable vector or threshold.
+            StoreError: the store could not be searched.
+        """
+        queries = np.asarray(embedding, dtype=np.float32)
+        if not np.isfinite(threshold):
+            raise InvalidInputError(f"threshold {threshold!r} is no finite number: give one like 0.85")
+        named = {"kind": kind, "member": member, "skill": skill}
+        hits = await self._store.query(
+            self.main,
+            np.atleast_2d(queries),
+            condition=self.condition({name: value for name, value in named.items() if value is not None}),
+            limit=limit,
+        )
+        found = [self._matches(row, threshold, scoring) for row in hits]
+        return found[0] if queries.ndim == 1 else found
+
+    def _matches(self, hits: Sequence[Hit], threshold: float, scoring: Scoring) -> list[PatternMatch]:
+        scored = [
+            PatternMatch(hit.record.id.removeprefix(PATTERN), hit.record.content, self.scale(hit.score, scoring))
+            for hit in hits
+        ]
+        return [match for match in scored if match.score >= threshold]
+
+    def scale(self, cosine: float, scoring: Scoring) -> float:
+        """A cosine on the scale of `scoring`, rounded to 6 decimals."""
+        if scoring == "calibrated" and self.calibration is not None:
+            return round(float(self.calibration(cosine)), 6)
+        # For unit vectors the squared distance is 2 - 2 cos.
+        return round(2 * cosine - 1 if scoring == "squared_l2" else cosine, 6)
+
+    def condition(self, fields: Mapping[str, str]) -> Filter:
+        """The filter for this space's rows whose metadata equal `fields`."""
+        in_space: tuple[Filter, ...] = () if self.main.typed else (Equals("space", str(self.space)),)
+        return AllOf((*in_space, *self._typed(fields).parts))
+
+    def _typed(self, fields: Mapping[str, str]) -> AllOf:
+        return where(**({"type": PATTERN_TYPE} | {name: storable(value) for name, value in fields.items()}))
+
+    async def candidates(
+        self, semantic: Vector | None, words: Vector, *, fields: Mapping[str, str], limit: int = _CANDIDATES
+    ) -> list[list[Candidate]]:
+        """For each query, the patterns nearest by meaning and those nearest by wording, with both cosines.
+
+        Args:
+            semantic: float32 (n, dimension), or None to compare wording only; zero rows are not searched.
+            words: float32 (n, LEXICAL_DIMENSION); zero rows are not searched.
+            fields: metadata the patterns must have, such as kind, member and skill.
+            limit: how many by each of the two.
+        """
+        found: list[dict[str, Record]] = [{} for _ in words]
+        if semantic is not None and not self._lexical_only:
+            await self._search(self.main, "vector", semantic, self.condition(fields), limit, found)
+        await self._search(self.words, self._words_field, words, self._typed(fields), limit, found)
+        if self.main is not self.words:
+            await self._complete(found)
+        return [
+            self._compared(list(rows.values()), None if semantic is None else semantic[n], words[n])
+            for n, rows in enumerate(found)
+        ]
+
+    async def _search(  # noqa: PLR0913  one search
+        self,
+        collection: Collection,
+        field: VectorField,
+        queries: Vector,
+        condition: Filter,
+        limit: int,
+        found: list[dict[str, Record]],
+    ) -> None:
+        usable = np.flatnonzero(queries.any(axis=1))
+        if not len(usable):
+            return
+        hits = await self._store.query(collection, queries[usable], field=field, condition=condition, limit=limit)
+        for position, row in zip(usable, hits, strict=True):
+            for hit in row:
+                known = found[position].get(hit.record.id)
+                record = hit.record if collection is self.main else _as_words(hit.record)
+                found[position][hit.record.id] = record if known is None else _joined(known, record)
+
+    async def _complete(self, found: list[dict[str, Record]]) -> None:
+        """Fetch the half that a candidate found in only one of two tables lacks."""
+        bare = {id_ for rows in found for id_, r in rows.items() if r.vector is None}
+        wordless = {id_ for rows in found for id_, r in rows.items() if r.lexical is None}
+        semantic = await self._store.get(self.main, sorted(bare), vectors=True) if bare else {}
+        words = await self._store.get(self.words, sorted(wordless), vectors=True) if wordless else {}
+        ours = {id_: r for id_, r in semantic.items() if r.metadata.get("space") == str(self.space)}
+        for rows in found:
+            for id_, record in rows.items():
+                if record.vector is None and id_ in ours:
+                    rows[id_] = _joined(ours[id_], record)
+                elif record.lexical is None and id_ in words:
+                    rows[id_] = _joined(record, _as_words(words[id_]))
+
+    def _compared(self, records: list[Record], semantic: Vector | None, words: Vector) -> list[Candidate]:
+        return [
+            Candidate(
+                record,
+                None if self._lexical_only or semantic is None else _cosine(record.vector, semantic),
+                _cosine(record.vector if self._lexical_only else record.lexical, words) or 0.0,
+            )
+            for record in records
+        ]
+
+    async def compare(self, ids: Sequence[str], semantic: Vector | None, words: Vector) -> list[Candidate]:
+        """The patterns with these row ids as candidates for one query.
+
+        Args:
+            ids: pattern row ids.
+            semantic: float32 (1, dimension) of the query, or None.
+            words: float32 (LEXICAL_DIMENSION,) of the query.
+        """
+        if not ids:
+            return []
+        rows = await self._store.get(self.words, ids, vectors=True)
+        found = [rows if self.main is self.words else {id_: _as_words(row) for id_, row in rows.items()}]
+        if self.main is not self.words:
+            await self._complete(found)
+        return self._compared(list(found[0].values()), None if semantic is None else semantic[0], words)
+
+    async def match_terms(
+        self, words: Sequence[str], *, fields: Mapping[str, str], limit: int
+    ) -> dict[str, list[str]]:
+        """For each term, the row ids of the patterns that hold it, at most `limit`."""
+        await self._store.ensure_collection(self.words)
+        return await self._store.match_terms(self.words, words, condition=self._typed(fields), limit=limit)
+
+    async def count(self, fields: Mapping[str, str]) -> int:
+        """How many patterns have these metadata."""
+        return await self._store.count(self.words, self._typed(fields))
+
+    async def present(self) -> dict[str, str]:
+        """Pattern row id -> pattern text of every row that carries this space."""
+        return await self._texts(self.main, str(self.space))
+
+    async def _texts(self, collection: Collection, space: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        async for batch in self._store.scan(collection, condition=where(type=PATTERN_TYPE, space=space)):
+            found.update((record.id, record.content) for record in batch)
+        return found
+
+
+def _as_words(record: Record) -> Record:
+    """A row of the lexical table as the lexical half of a row."""
+    return Record(
+        record.id, record.content, record.metadata, record.created_at, None, record.vector, record.terms
+    )
+
+
+def _joined(first: Record, second: Record) -> Record:
+    """One record with the vectors and terms of both halves, otherwise the first."""
+    return Record(
+        first.id,
+        first.content,
+        first.metadata,
+        first.created_at,
+        first.vector if first.vector is not None else second.vector,
+        first.lexical if first.lexical is not None else second.lexical,
+        first.terms or second.terms,
+    )
+
+
+def _cosine(stored: Vector | None, query: Vector) -> float | None:
+    """Cosine in float64, so that every path to it gives the same six decimals."""
+    if stored is None or not query.any():
+        return None
+    a, b = stored.astype(np.float64), query.astype(np.float64)
+    return max(-1.0, min(1.0, float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))))

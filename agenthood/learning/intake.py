@@ -1,0 +1,92 @@
+"""What is handed to the learner, checked and cleaned before anything else happens to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from agenthood.block import contains_block
+from agenthood.errors import InvalidInputError
+from agenthood.formats import pattern_text, unstorable_reason
+from agenthood.learning.rules import band, mean_score
+from agenthood.records import UNKNOWN, EvalResult, Kind, Receipt
+from agenthood.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """A judged episode, ready to be learned from.
+
+    Attributes:
+        episode: its text, redacted.
+        outcome: how it ended, redacted.
+        member: who did it.
+        skill: in which skill.
+        scores: the scores it was judged by.
+        mean: their mean in [0, 1].
+        kind: what is learned from it; None if it falls in between.
+        at: when it happened; None for now.
+    """
+
+    episode: str
+    outcome: str
+    member: str
+    skill: str
+    scores: Mapping[str, float]
+    mean: float
+    kind: Kind | None
+    at: datetime | None
+
+    @property
+    def pattern(self) -> str:
+        """The pattern text; only for an episode something is learned from."""
+        assert self.kind is not None  # noqa: S101  for the type checker
+        return pattern_text(self.kind, self.member, self.skill, self.episode)
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """What a matching lesson must have in common: kind, member and skill."""
+        assert self.kind is not None  # noqa: S101  for the type checker
+        return (("kind", self.kind), ("member", self.member), ("skill", self.skill))
+
+
+def take_in(result: EvalResult) -> Intake | Receipt:
+    """`result` checked and redacted, or the receipt that says why it goes no further."""
+    try:
+        if reason := _invalid(result):
+            return Receipt("rejected", reason=reason)
+        mean = mean_score(result.scores)
+    except InvalidInputError as exc:
+        return Receipt("rejected", reason=str(exc))
+    if mean is None:
+        return Receipt("skipped", reason="no scores, so there is nothing to learn from")
+    if contains_block(result.episode) or contains_block(result.outcome):
+        return Receipt("skipped", score=mean, reason="the text is itself a block of recalled lessons")
+    return Intake(
+        episode=redact(result.episode),
+        outcome=redact(result.outcome),
+        member=redact(result.member.strip()) or UNKNOWN,
+        skill=redact(result.skill.strip()) or UNKNOWN,
+        scores=dict(result.scores),
+        mean=mean,
+        kind=band(mean),
+        at=result.timestamp,
+    )
+
+
+def _invalid(result: EvalResult) -> str | None:
+    for name in ("episode", "outcome", "member", "skill"):
+        text = getattr(result, name)
+        if not isinstance(text, str):
+            return f"{name} is {text!r:.80}: give text"
+        if reason := unstorable_reason(text):
+            return f"{name} cannot be stored: {reason}"
+    if not result.episode.strip():
+        return "episode is empty: say what was done"
+    if result.timestamp is not None and not isinstance(result.timestamp, datetime):
+        return f"timestamp is {result.timestamp!r:.80}: give a datetime"
+    return None

@@ -1,0 +1,201 @@
+"""Filling the pattern index of the active space from long-term memory.
+
+The same migration serves a store the TypeScript program left, a changed model, lessons learned while no embedder
+worked, and a run that was killed: it compares the lessons with the index rows present and embeds what is missing.
+Long-term rows are never touched. The marker is removed when work begins and written when the index is complete,
+so a marker of this space means that nothing was missing then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from agenthood.errors import AgenthoodError
+from agenthood.formats import (
+    INDEX_CURRENT_VERSION,
+    INDEX_VERSION_KEY,
+    PATTERN,
+    dumps,
+    iso,
+    loads_object,
+    storable,
+    utc_now,
+)
+from agenthood.learning.index import EmbeddingIndex, IndexEntry
+from agenthood.learning.lessons import LESSON_ROWS, LessonBook, lesson_key, read_book
+from agenthood.learning.rules import candidate_keys, choose_key
+from agenthood.records import MigrationReport
+from agenthood.stores.base import SHARED, Record
+from agenthood.stores.filters import AllOf, AtLeast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agenthood.learning.spaces import ActiveSpace
+    from agenthood.stores.base import VectorStore
+
+_BATCH = 256
+_OUT_OF_TIME = "the time for it ran out; the rest is done next time"
+_log = logging.getLogger("agenthood")
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The row that says the index is complete.
+
+    Attributes:
+        space: the embedding space it speaks of; the TypeScript program's markers name none.
+        migrated_at: ISO 8601 time of the check that found nothing missing.
+        lessons: how many lessons there were.
+    """
+
+    space: str | None
+    migrated_at: str
+    lessons: int
+
+
+async def read_marker(store: VectorStore) -> Marker | None:
+    """The marker, the newest if several were left, or None."""
+    record = (await store.get(SHARED, [INDEX_VERSION_KEY])).get(INDEX_VERSION_KEY)
+    if record is None:
+        return None
+    body = loads_object(record.content)
+    space, lessons = body.get("space"), body.get("migrated")
+    return Marker(
+        space if isinstance(space, str) else None,
+        str(body.get("migratedAt", record.created_at)),
+        lessons if isinstance(lessons, int) else 0,
+    )
+
+
+def marker_record(marker: Marker) -> Record:
+    """The marker's row: the TypeScript program's keys first, ours after them."""
+    body = {
+        "version": INDEX_CURRENT_VERSION,
+        "migratedAt": marker.migrated_at,
+        "migrated": marker.lessons,
+        "space": marker.space,
+    }
+    return Record(INDEX_VERSION_KEY, dumps(body), {"type": "index_version"}, marker.migrated_at)
+
+
+async def is_current(store: VectorStore, index: EmbeddingIndex) -> bool:
+    """Whether nothing is to do: a marker of this space, and every lesson written since then is indexed."""
+    marker = await read_marker(store)
+    if marker is None or marker.space != str(index.space):
+        return False
+    book = LessonBook()
+    recent = AllOf((LESSON_ROWS, AtLeast("created_at", marker.migrated_at)))
+    async for batch in store.scan(SHARED, condition=recent):
+        for record in batch:
+            book.add(record)
+    if not book.lessons:
+        return True
+    rows = await store.get(index.main, [PATTERN + key for p in book.lessons for key in candidate_keys(p)])
+    indexed = {row.content for row in rows.values() if row.metadata.get("space") == str(index.space)}
+    return all(storable(pattern) in indexed for pattern in book.lessons)
+
+
+async def reindex_legacy_patterns(
+    store: VectorStore,
+    index: EmbeddingIndex,
+    space: ActiveSpace,
+    *,
+    seconds: float | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> MigrationReport:
+    """Make every lesson of the store findable in the active space, each once.
+
+    Args:
+        store: the store.
+        index: the pattern index to fill.
+        space: what embeds.
+        seconds: stop after the batch that passes this much wall time; None runs to the end.
+        on_progress: called with (embedded, to embed) after each batch.
+
+    Returns:
+        The report. It never raises for an embedder or a store that fails half-way: the report says why it
+        stopped, no marker is left, and the next run goes on from there.
+    """
+    run = _Run(store, index, space, seconds)
+    try:
+        await run.work(on_progress)
+    except TimeoutError:
+        run.report = replace(run.report, complete=False, reason=_OUT_OF_TIME)
+    except AgenthoodError as exc:
+        _log.warning("the pattern index is not complete: %s", exc)
+        run.report = replace(run.report, complete=False, reason=str(exc))
+    return replace(run.report, seconds=round(time.monotonic() - run.started, 3))
+
+
+class _Run:
+    def __init__(
+        self, store: VectorStore, index: EmbeddingIndex, space: ActiveSpace, seconds: float | None
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._space = space
+        self.started = time.monotonic()
+        self._deadline = None if seconds is None else self.started + seconds
+        self._began_at: datetime = utc_now()
+        self.report = MigrationReport(str(index.space))
+
+    async def work(self, on_progress: Callable[[int, int], None] | None) -> None:
+        book = await read_book(self._store)
+        present = await self._index.present()
+        missing = _missing(book, present)
+        self.report = replace(
+            self.report,
+            lessons=len(book.lessons),
+            present=len(book.lessons) - len(missing),
+            remaining=len(missing),
+            unusable=book.unusable,
+            complete=not missing,
+        )
+        for start in range(0, len(missing), _BATCH):
+            await self._fill(missing[start : start + _BATCH], first=start == 0)
+            if on_progress is not None:
+                on_progress(self.report.embedded, len(missing))
+        await self._finish(len(book.lessons))
+
+    async def _fill(self, entries: list[IndexEntry], *, first: bool) -> None:
+        async with asyncio.timeout(None if self._deadline is None else max(0.0, self._deadline - time.monotonic())):
+            vectors = await self._space.embed([entry.episode for entry in entries])
+        self._index.calibration = self._space.calibration
+        async with self._store.exclusive():
+            if first:
+                await self._store.delete(SHARED, [INDEX_VERSION_KEY])
+            for collection, records in self._index.rows(entries, vectors).items():
+                result = await self._store.upsert(collection, records)
+                for rejection in result.rejected:
+                    _log.warning("lesson %r cannot be indexed: %s", rejection.id, rejection.reason)
+        done = self.report.embedded + len(entries)
+        remaining = self.report.remaining - len(entries)
+        self.report = replace(self.report, embedded=done, remaining=remaining, complete=remaining == 0)
+
+    async def _finish(self, lessons: int) -> None:
+        """Write the marker last; as an upsert it collapses the several that the TypeScript program leaves."""
+        marker = Marker(str(self._index.space), iso(self._began_at), lessons)
+        async with self._store.exclusive():
+            await self._store.upsert(SHARED, [marker_record(marker)])
+
+
+def _missing(book: LessonBook, present: Mapping[str, str]) -> list[IndexEntry]:
+    """What is not indexed yet, with the key each goes under; a key that holds another pattern is left to it."""
+    by_text = {text: id_ for id_, text in present.items()}
+    lessons = [lesson for pattern, lesson in book.lessons.items() if storable(pattern) not in by_text]
+    wanted = {storable(pattern) for pattern in book.lessons}
+    taken = {id_.removeprefix(PATTERN): text for id_, text in present.items() if text in wanted}
+    entries = []
+    # What only a pattern row knows keeps that row's key, since in the shared table another row would overwrite
+    # it; then the plain key goes to the lesson that has it in long-term memory.
+    for lesson in sorted(lessons, key=lambda one: (one.pattern not in book.orphans, "~" in lesson_key(one.id), one.id)):
+        key, _ = choose_key(lesson.pattern, taken)
+        taken[key] = lesson.pattern
+        entries.append(IndexEntry.of(lesson, key=key, orphan=lesson.pattern in book.orphans))
+    return entries

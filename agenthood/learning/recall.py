@@ -1,0 +1,215 @@
+"""Recall: finding the lessons that bear on a text, by meaning, by wording and by keyword at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from agenthood.embedding.keywords import terms
+from agenthood.embedding.lexical import lexical_vectors
+from agenthood.errors import EmbeddingError, EmbeddingSpaceError, InvalidInputError
+from agenthood.formats import storable, unstorable_reason
+from agenthood.learning.lessons import lesson_from, lesson_of_row
+from agenthood.learning.ranking import Corpus, best_bm25, bm25, coverage
+from agenthood.records import KINDS, Kind, Lesson, Recall, RecalledLesson, Scoring
+from agenthood.stores.base import SHARED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agenthood.learning.index import Candidate, EmbeddingIndex
+    from agenthood.learning.spaces import ActiveSpace
+    from agenthood.stores.base import Vector, VectorStore
+
+RECALL_THRESHOLD = 0.7
+"""Match score from which a lesson is shown: one unrelated pair in a hundred reaches it, most reworded ones do."""
+
+_LOOKED_AT = 50
+_TERM_HITS = 1_000
+_MOST_TERMS = 32
+_SCORINGS = ("calibrated", "cosine", "squared_l2")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to recall.
+
+    Attributes:
+        text: the text to find lessons for.
+        limit: how many lessons at most; at most 0 gives none.
+        member: whose lessons come first; others' follow.
+        skill: only lessons of this skill.
+        kind: only lessons of this kind.
+        threshold: lowest similarity on the scale of `scoring`, inclusive.
+        scoring: the scale of `similarity`.
+    """
+
+    text: str
+    limit: int = 5
+    member: str | None = None
+    skill: str | None = None
+    kind: Kind | None = None
+    threshold: float = RECALL_THRESHOLD
+    scoring: Scoring = "calibrated"
+
+    def check(self) -> None:
+        """Refuse what cannot be recalled with.
+
+        Raises:
+            InvalidInputError: an unusable text, kind, scoring or threshold.
+        """
+        if not isinstance(self.text, str) or not self.text.strip():
+            raise InvalidInputError(f"there is nothing to recall for in {self.text!r:.80}: give a text")
+        if reason := unstorable_reason(self.text):
+            raise InvalidInputError(f"the text cannot be searched for: {reason}")
+        if self.kind is not None and self.kind not in KINDS:
+            raise InvalidInputError(f"kind {self.kind!r} is none of {', '.join(map(repr, KINDS))}")
+        if self.scoring not in _SCORINGS:
+            raise InvalidInputError(f"scoring {self.scoring!r} is none of {', '.join(map(repr, _SCORINGS))}")
+        if not -4 <= self.threshold <= 1:  # noqa: PLR2004  1 - squared l2 of unit vectors reaches -3
+            raise InvalidInputError(f"threshold {self.threshold!r} is out of range: give one like 0.7")
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The metadata a lesson must have."""
+        named = {"kind": self.kind, "skill": self.skill}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(slots=True)
+class _Found:
+    candidates: list[Candidate] = field(default_factory=list)
+    corpus: Corpus = field(default_factory=lambda: Corpus(0, 1.0, {}))
+    semantic: bool = False
+    reason: str = ""
+
+
+class Recaller:
+    """Answers recalls on one store and pattern index."""
+
+    def __init__(self, store: VectorStore, index: EmbeddingIndex, space: ActiveSpace) -> None:
+        """Args: the `store`, its pattern `index`, and the active `space` that embeds."""
+        self._store = store
+        self._index = index
+        self._space = space
+
+    async def recall(self, query: Query) -> Recall:
+        """The lessons for `query`: one's own member first, then by the coverage rule, then by evidence.
+
+        Without a working embedder wording and keywords alone decide; the answer says so.
+
+        Raises:
+            InvalidInputError: `Query.check` refused it.
+            EmbeddingSpaceError: the model no longer answers as it did.
+            StoreError: the store could not be searched.
+        """
+        query.check()
+        words = terms(query.text)[:_MOST_TERMS]
+        vector, reason = await self._embed(query.text)
+        found = await self._find(query, words, vector)
+        lessons = await self._lessons(found.candidates)
+        shown, missed = self._split(query, found, words, lessons)
+        shown.sort(key=lambda one: (_others(query, one), -one.relevance, -one.evidence, one.id))
+        return Recall(
+            lessons=tuple(shown[: max(0, query.limit)]),
+            threshold=query.threshold,
+            near_misses=len(missed),
+            nearest_miss=max(missed, default=None),
+            semantic=vector is not None and self._space.semantic,
+            degraded=bool(reason),
+            reason=reason,
+        )
+
+    async def _embed(self, text: str) -> tuple[Vector | None, str]:
+        try:
+            vector = await self._space.embed([text], role="query")
+        except EmbeddingSpaceError:
+            raise
+        except EmbeddingError as exc:
+            return None, f"only wording was compared: {exc}"
+        self._index.calibration = self._space.calibration
+        return vector, ""
+
+    async def _find(self, query: Query, words: Sequence[str], vector: Vector | None) -> _Found:
+        by_words, (near, *_) = await asyncio.gather(
+            self._index.match_terms(words, fields=query.fields, limit=_TERM_HITS),
+            self._index.candidates(vector, lexical_vectors([query.text]), fields=query.fields, limit=_LOOKED_AT),
+        )
+        records = await self._index.count(query.fields)
+        corpus = Corpus(records, 1.0, {term: len(ids) for term, ids in by_words.items()})
+        known = {candidate.record.id for candidate in near}
+        weight: dict[str, float] = {}
+        for term, ids in by_words.items():
+            for id_ in ids:
+                weight[id_] = weight.get(id_, 0.0) + corpus.idf(term)
+        best = sorted(weight, key=lambda id_: (-weight[id_], id_))[:_LOOKED_AT]
+        near += await self._index.compare(
+            [id_ for id_ in best if id_ not in known], vector, lexical_vectors([query.text])[0]
+        )
+        lengths = [len(_terms_of(candidate)) for candidate in near]
+        return _Found(near, replace(corpus, average_length=sum(lengths) / max(1, len(lengths))))
+
+    async def _lessons(self, candidates: Sequence[Candidate]) -> dict[str, Lesson]:
+        """Pattern row id -> its lesson, for the rows whose lesson is still there with the same text."""
+        rows = [candidate.record for candidate in candidates]
+        ids = {row.id: id_ for row in rows if (id_ := lesson_of_row(row)) is not None}
+        stored = await self._store.get(SHARED, sorted(set(ids.values())))
+        found: dict[str, Lesson] = {}
+        for row in rows:
+            record = stored.get(ids.get(row.id, ""))
+            lesson = lesson_from(record) if record is not None else None
+            if lesson is not None and storable(lesson.pattern) == row.content:
+                found[row.id] = lesson
+            elif "lesson" not in row.metadata and (orphan := lesson_from(row)) is not None:
+                found[row.id] = orphan
+        return found
+
+    def _split(
+        self, query: Query, found: _Found, words: Sequence[str], lessons: dict[str, Lesson]
+    ) -> tuple[list[RecalledLesson], list[float]]:
+        calibration = self._index.calibration
+        q50 = calibration.q50 if calibration is not None else 0.0
+        best = best_bm25(words, found.corpus)
+        shown: list[RecalledLesson] = []
+        missed: list[float] = []
+        for candidate in found.candidates:
+            if (lesson := lessons.get(candidate.record.id)) is None:
+                continue
+            similarity = self._similarity(candidate, query.scoring)
+            if similarity < query.threshold:
+                missed.append(similarity)
+                continue
+            keyword = bm25(words, _terms_of(candidate), found.corpus)
+            relevance = coverage(candidate.semantic, keyword, best, q50)
+            shown.append(_recalled(lesson, similarity, relevance, semantic=candidate.semantic is not None))
+        return shown, missed
+
+    def _similarity(self, candidate: Candidate, scoring: Scoring) -> float:
+        if scoring == "calibrated":
+            return candidate.score(self._index.calibration)
+        return self._index.scale(candidate.lexical if candidate.semantic is None else candidate.semantic, scoring)
+
+
+def _terms_of(candidate: Candidate) -> list[str]:
+    return (candidate.record.terms or "").split(" ")
+
+
+def _others(query: Query, lesson: RecalledLesson) -> bool:
+    return query.member is not None and lesson.member != query.member
+
+
+def _recalled(lesson: Lesson, similarity: float, relevance: float, *, semantic: bool) -> RecalledLesson:
+    return RecalledLesson(
+        id=lesson.id,
+        kind=lesson.kind,
+        text=lesson.text,
+        member=lesson.member,
+        skill=lesson.skill,
+        similarity=similarity,
+        relevance=relevance,
+        evidence=lesson.evidence,
+        mean=lesson.mean,
+        episodes=lesson.episodes,
+        semantic=semantic,
+    )

@@ -1,0 +1,128 @@
+"""Episodic memory: what was done, when and how it ended. Append-only, never rewritten."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from agenthood.errors import InvalidInputError
+from agenthood.formats import EPISODE, dumps, iso, loads_object, new_episode_id, unstorable_reason, utc_now
+from agenthood.redaction import redact, redact_json
+from agenthood.stores.base import SHARED, Record
+from agenthood.stores.filters import AllOf, AtLeast, Filter, StartsWith
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agenthood.stores.base import VectorStore
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One recorded episode.
+
+    Attributes:
+        id: `ep:{epoch milliseconds}-{6 base-36 characters}`.
+        episode: what was done.
+        outcome: how it ended.
+        timestamp: ISO 8601 in UTC.
+        details: whatever else was recorded with it, such as `scores`, `member` and `skill`.
+    """
+
+    id: str
+    episode: str
+    outcome: str
+    timestamp: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The episode as a JSON-ready mapping."""
+        return asdict(self)
+
+
+def episode_record(
+    episode: str, outcome: str, *, at: datetime, recorded: datetime, details: Mapping[str, Any] | None = None
+) -> Record:
+    """The row of an episode, with a fresh id and well-known secrets redacted."""
+    body = {"episode": redact(episode), "outcome": redact(outcome), "timestamp": iso(at)}
+    return Record(
+        id=new_episode_id(at),
+        content=dumps(body | redact_json(dict(details or {}))),
+        metadata={"type": "episodic", "recordedAt": iso(recorded)},
+        created_at=iso(at),
+    )
+
+
+def episode_from(record: Record) -> Episode:
+    """The episode a row holds; a row another program left without readable content has empty texts."""
+    body = loads_object(record.content)
+    texts = {name: body.pop(name, "") for name in ("episode", "outcome", "timestamp")}
+    texts["timestamp"] = texts["timestamp"] or record.created_at
+    return Episode(record.id, **{name: str(text) for name, text in texts.items()}, details=body)
+
+
+class EpisodicMemory:
+    """Episodes in the shared table, in the TypeScript program's shapes."""
+
+    def __init__(self, store: VectorStore, *, clock: Callable[[], datetime] = utc_now) -> None:
+        """Args: `store` to keep it in; `clock` giving the current time in UTC."""
+        self._store = store
+        self._clock = clock
+
+    async def record(
+        self,
+        episode: str,
+        outcome: str = "",
+        *,
+        timestamp: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Append an episode; secrets of well-known shapes are redacted.
+
+        Args:
+            episode: what was done.
+            outcome: how it ended.
+            timestamp: when; now if absent. A naive time counts as UTC.
+            details: anything else to keep with it, JSON-ready.
+
+        Returns:
+            The new episode's id.
+
+        Raises:
+            InvalidInputError: a text with NUL or lone surrogates.
+            StoreError: it could not be written.
+        """
+        for name, text in (("episode", episode), ("outcome", outcome)):
+            if reason := unstorable_reason(text):
+                raise InvalidInputError(f"{name} {text!r:.120} cannot be stored: {reason}")
+        now = self._clock()
+        record = episode_record(episode, outcome, at=timestamp or now, recorded=now, details=details)
+        await self._store.upsert(SHARED, [record])
+        return record.id
+
+    async def get_episode(self, episode_id: str) -> Episode | None:
+        """The episode with this id, or None."""
+        record = (await self._store.get(SHARED, [episode_id])).get(episode_id)
+        return episode_from(record) if record is not None and record.id.startswith(EPISODE) else None
+
+    async def recall(
+        self, *, limit: int = 10, since: datetime | None = None, contains: str | None = None
+    ) -> list[Episode]:
+        """The latest episodes, newest first.
+
+        Args:
+            limit: how many at most; at most 0 gives none.
+            since: only episodes from this time on.
+            contains: only episodes whose text or outcome holds this, upper or lower case.
+        """
+        parts: list[Filter] = [StartsWith("id", EPISODE)]
+        if since is not None:
+            parts.append(AtLeast("created_at", iso(since)))
+        found: list[Episode] = []
+        async for batch in self._store.scan(SHARED, condition=AllOf(tuple(parts))):
+            episodes = map(episode_from, batch)
+            wanted = (contains or "").lower()
+            found += [e for e in episodes if wanted in f"{e.episode}\n{e.outcome}".lower()]
+        found.sort(key=lambda e: (e.timestamp, e.id), reverse=True)
+        return found[: max(0, limit)]

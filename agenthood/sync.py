@@ -1,0 +1,199 @@
+"""The synchronous front door: one-line wrappers over `AsyncHood`, run on one background event loop."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from agenthood.engine import MIGRATION_SECONDS, AsyncHood
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from agenthood.config import Settings
+    from agenthood.embedding.base import Embedder
+    from agenthood.records import (
+        EvalResult,
+        Forgotten,
+        Imported,
+        Kind,
+        Lesson,
+        MaintenanceReport,
+        MigrationReport,
+        Recall,
+        Receipt,
+        Scoring,
+        Status,
+    )
+    from agenthood.stores.base import Health
+
+    Progress = Callable[[int, int], None]
+
+
+class Hood:
+    """An open store with its engine. Close it, or use it as `with open(path) as hood`. Any thread may call it."""
+
+    def __init__(
+        self,
+        path: str | Path = ".agenthood",
+        *,
+        settings: Settings | None = None,
+        embedder: Embedder | str | None = None,
+        start_migration: bool = True,
+        migration_seconds: float = MIGRATION_SECONDS,
+    ) -> None:
+        """See `agenthood.open`."""
+        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415
+
+        self.hood = AsyncHood(
+            path,
+            settings=settings,
+            embedder=embedder,
+            start_migration=start_migration,
+            migration_seconds=migration_seconds,
+        )
+        self._portal_context = start_blocking_portal("asyncio")
+        self._portal = self._portal_context.__enter__()
+        self._open = True
+        try:
+            self._portal.call(self.hood.start)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the store, the embedder and the background loop; closing twice is fine."""
+        if self._open:
+            self._open = False
+            try:
+                self._portal.call(self.hood.close)
+            finally:
+                self._portal_context.__exit__(None, None, None)
+
+    @property
+    def path(self) -> Path:
+        """The `.agenthood` directory."""
+        return self.hood.path
+
+    @property
+    def migration(self) -> MigrationReport | None:
+        """What the migration at the start did; None if there was nothing to do."""
+        return self.hood.migration
+
+    def learn(  # noqa: PLR0913  the fields of an episode
+        self,
+        episode: str,
+        *,
+        score: float | None = None,
+        scores: Mapping[str, float] | None = None,
+        outcome: str = "",
+        member: str | None = None,
+        skill: str | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> Receipt:
+        """Same as `AsyncHood.learn`."""
+        fields = {"score": score, "scores": scores, "outcome": outcome}
+        fields |= {"member": member, "skill": skill, "timestamp": timestamp}
+        return self._call(self.hood.learn, episode, **fields)
+
+    def learn_many(
+        self, results: Iterable[EvalResult], *, on_progress: Progress | None = None
+    ) -> list[Receipt]:
+        """Same as `AsyncHood.learn_many`."""
+        return self._call(self.hood.learn_many, list(results), on_progress=on_progress)
+
+    def recall(  # noqa: PLR0913  the options of a recall
+        self,
+        text: str,
+        *,
+        limit: int = 5,
+        member: str | None = None,
+        skill: str | None = None,
+        kind: Kind | None = None,
+        threshold: float | None = None,
+        scoring: Scoring = "calibrated",
+    ) -> Recall:
+        """Same as `AsyncHood.recall`."""
+        options = {"limit": limit, "member": member, "skill": skill, "kind": kind}
+        return self._call(self.hood.recall, text, threshold=threshold, scoring=scoring, **options)
+
+    def lessons(
+        self,
+        *,
+        kind: Kind | None = None,
+        member: str | None = None,
+        skill: str | None = None,
+        contains: str | None = None,
+        limit: int | None = None,
+    ) -> list[Lesson]:
+        """Same as `AsyncHood.lessons`."""
+        return self._call(
+            self.hood.lessons, kind=kind, member=member, skill=skill, contains=contains, limit=limit
+        )
+
+    def forget(self, *ids: str, episodes: bool = False) -> Forgotten:
+        """Same as `AsyncHood.forget`."""
+        return self._call(self.hood.forget, *ids, episodes=episodes)
+
+    def status(self) -> Status:
+        """Same as `AsyncHood.status`."""
+        return self._call(self.hood.status)
+
+    def health(self) -> Health:
+        """Same as `AsyncHood.health`."""
+        return self._call(self.hood.health)
+
+    def migrate(self, *, drop_old: bool = False, on_progress: Progress | None = None) -> MigrationReport:
+        """Same as `AsyncHood.migrate`."""
+        return self._call(self.hood.migrate, drop_old=drop_old, on_progress=on_progress)
+
+    def maintain(self) -> MaintenanceReport:
+        """Same as `AsyncHood.maintain`."""
+        return self._call(self.hood.maintain)
+
+    def export(self, file: TextIO) -> int:
+        """Same as `AsyncHood.export`."""
+        return self._call(self.hood.export, file)
+
+    def import_(self, lines: Iterable[str], *, on_progress: Progress | None = None) -> Imported:
+        """Same as `AsyncHood.import_`."""
+        return self._call(self.hood.import_, lines, on_progress=on_progress)
+
+    def _call(self, method: Callable[..., Any], *args: object, **options: object) -> Any:  # noqa: ANN401  typed above
+        if not self._open:
+            raise RuntimeError("this store is closed: open it again with agenthood.open()")
+        return self._portal.call(partial(method, *args, **options))
+
+
+def open_sync(
+    path: str | Path = ".agenthood",
+    *,
+    settings: Settings | None = None,
+    embedder: Embedder | str | None = None,
+    start_migration: bool = True,
+    migration_seconds: float = MIGRATION_SECONDS,
+) -> Hood:
+    """Open a store: `with agenthood.open() as hood`. Exported as `agenthood.open`.
+
+    Args:
+        path: the `.agenthood` directory; created on first use.
+        settings: what to use instead of the environment and `config.json`.
+        embedder: an `Embedder`, or the name of a kind, such as `bundled` or `lexical`.
+        start_migration: whether lessons that are not indexed yet are indexed at the start.
+        migration_seconds: how long that may take; the rest is done at the next start.
+    """
+    return Hood(
+        path,
+        settings=settings,
+        embedder=embedder,
+        start_migration=start_migration,
+        migration_seconds=migration_seconds,
+    )
