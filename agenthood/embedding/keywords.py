@@ -26,7 +26,8 @@ def terms(text: str) -> list[str]:
 
     Words are lower-cased, freed of English and Malay stop words and stemmed (English Snowball). An
     identifier gives its parts and the whole, so `maxRetries`, `max_retries` and "max retries" find each
-    other and the exact name ranks first. Each CJK character is a term, and each pair of neighbours.
+    other and the exact name ranks first. Each CJK character is a term of its own; pairs of neighbours were
+    measured and found no more.
 
     Args:
         text: any text; it is passed through `clean`.
@@ -35,15 +36,10 @@ def terms(text: str) -> list[str]:
         Terms without spaces; empty if `text` holds nothing but stop words and punctuation.
     """
     found: list[str] = []
-    previous = ""
     for run in _RUN.findall(clean(text)):
         if run >= _FIRST_CJK:
             found.append(run)
-            if previous:
-                found.append(previous + run)
-            previous = run
         else:
-            previous = ""
             found.extend(_run_terms(run))
     return found
 
