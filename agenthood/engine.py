@@ -256,13 +256,16 @@ class AsyncHood:
         if kind is not None and kind not in KINDS:
             raise InvalidInputError(f"kind {kind!r} is none of {', '.join(map(repr, KINDS))}")
         wanted = {
-            name: value for name, value in (("kind", kind), ("member", member), ("skill", skill)) if value is not None
+            name: value
+            for name, value in (("kind", kind), ("member", member), ("skill", skill))
+            if value is not None
         }
         part = (contains or "").lower()
         found = [
             lesson
             for lesson in (await read_book(self.store)).lessons.values()
-            if all(getattr(lesson, name) == value for name, value in wanted.items()) and part in lesson.text.lower()
+            if all(getattr(lesson, name) == value for name, value in wanted.items())
+            and part in lesson.text.lower()
         ]
         found.sort(key=lambda lesson: lesson.id)
         found.sort(key=lambda lesson: lesson.last_seen, reverse=True)
@@ -301,7 +304,9 @@ class AsyncHood:
 
     # -- upkeep -----------------------------------------------------------------------------------------
 
-    async def migrate(self, *, drop_old: bool = False, on_progress: Progress | None = None) -> MigrationReport:
+    async def migrate(
+        self, *, drop_old: bool = False, on_progress: Progress | None = None
+    ) -> MigrationReport:
         """Make every lesson findable in the active space.
 
         Args:
@@ -312,7 +317,11 @@ class AsyncHood:
         if drop_old and report.complete:
             kept = {self.index.main.name, self.index.words.name}
             for collection in await self.store.collections():
-                if collection.typed and collection.name.startswith("patterns_") and collection.name not in kept:
+                if (
+                    collection.typed
+                    and collection.name.startswith("patterns_")
+                    and collection.name not in kept
+                ):
                     await self.store.drop_collection(collection.name)
         return report
 
@@ -330,7 +339,8 @@ class AsyncHood:
             migrated = await self._migrate()
         self.residual.decay()
         done = {
-            collection.name: await self.store.maintain(collection) for collection in await self.store.collections()
+            collection.name: await self.store.maintain(collection)
+            for collection in await self.store.collections()
         }
         return MaintenanceReport(done, migrated)
 
@@ -373,7 +383,7 @@ def open_async(
     start_migration: bool = True,
     migration_seconds: float = MIGRATION_SECONDS,
 ) -> AsyncHood:
-    """Open a store: `async with open_async() as hood`, or `hood = await open_async()`.
+    """Open a store, as in `async with agenthood.open_async() as hood` or `hood = await agenthood.open_async()`.
 
     Args:
         path: the `.agenthood` directory; created on first use.

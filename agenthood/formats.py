@@ -60,7 +60,9 @@ def pattern_text(kind: Kind, member: str, skill: str, episode: str) -> str:
     return f"{kind}:{member}:{skill}:{episode}"
 
 
-def split_pattern(pattern: str, member: str | None = None, skill: str | None = None) -> tuple[Kind, str, str, str]:
+def split_pattern(
+    pattern: str, member: str | None = None, skill: str | None = None
+) -> tuple[Kind, str, str, str]:
     """The (kind, member, skill, episode) of a pattern text.
 
     Args:

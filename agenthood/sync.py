@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, ParamSpec, Self, TextIO, TypeVar
 
 from agenthood.engine import MIGRATION_SECONDS, AsyncHood
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Health
 
     Progress = Callable[[int, int], None]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Hood:
@@ -100,9 +103,16 @@ class Hood:
         timestamp: datetime | str | None = None,
     ) -> Receipt:
         """Same as `AsyncHood.learn`."""
-        fields = {"score": score, "scores": scores, "outcome": outcome}
-        fields |= {"member": member, "skill": skill, "timestamp": timestamp}
-        return self._call(self.hood.learn, episode, **fields)
+        return self._call(
+            self.hood.learn,
+            episode,
+            score=score,
+            scores=scores,
+            outcome=outcome,
+            member=member,
+            skill=skill,
+            timestamp=timestamp,
+        )
 
     def learn_many(
         self, results: Iterable[EvalResult], *, on_progress: Progress | None = None
@@ -122,8 +132,16 @@ class Hood:
         scoring: Scoring = "calibrated",
     ) -> Recall:
         """Same as `AsyncHood.recall`."""
-        options = {"limit": limit, "member": member, "skill": skill, "kind": kind}
-        return self._call(self.hood.recall, text, threshold=threshold, scoring=scoring, **options)
+        return self._call(
+            self.hood.recall,
+            text,
+            limit=limit,
+            member=member,
+            skill=skill,
+            kind=kind,
+            threshold=threshold,
+            scoring=scoring,
+        )
 
     def lessons(
         self,
@@ -167,7 +185,7 @@ class Hood:
         """Same as `AsyncHood.import_`."""
         return self._call(self.hood.import_, lines, on_progress=on_progress)
 
-    def _call(self, method: Callable[..., Any], *args: object, **options: object) -> Any:  # noqa: ANN401  typed above
+    def _call(self, method: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
         if not self._open:
             raise RuntimeError("this store is closed: open it again with agenthood.open()")
         return self._portal.call(partial(method, *args, **options))

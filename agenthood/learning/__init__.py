@@ -1,0 +1,1 @@
+"""Learning: the pattern index, the episode learner, recall, migration, forgetting, transfer."""

@@ -116,7 +116,7 @@ class Calibration:
         try:
             data = json.loads(text)
             return cls(tuple(data["quantiles"]), int(data["texts"]))
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise InvalidInputError(f"{text[:80]!r} is not a stored calibration: fit it again") from error
 
 

@@ -42,7 +42,7 @@ class IndexEntry:
         kind: `learned` or `antipattern`.
         member: who learned it.
         skill: in which skill.
-        episode: the bare episode text, which is what is embedded.
+        episode: the bare episode text.
         pattern: the whole pattern text.
     """
 
@@ -53,6 +53,11 @@ class IndexEntry:
     skill: str
     episode: str
     pattern: str
+
+    @property
+    def text(self) -> str:
+        """What is embedded: the bare episode; the whole pattern where the episode is blank, as old stores have it."""
+        return self.episode if self.episode.strip() else self.pattern
 
     @classmethod
     def of(cls, lesson: Lesson, *, key: str | None = None, orphan: bool = False) -> IndexEntry:
@@ -153,7 +158,9 @@ class EmbeddingIndex:
             for collection, records in self.rows([entry], vector.reshape(1, -1)).items():
                 result = await self._store.upsert(collection, records)
                 if result.rejected:
-                    raise InvalidInputError(f"pattern {pattern!r:.120} was refused: {result.rejected[0].reason}")
+                    raise InvalidInputError(
+                        f"pattern {pattern!r:.120} was refused: {result.rejected[0].reason}"
+                    )
         return key
 
     def rows(
@@ -168,7 +175,7 @@ class EmbeddingIndex:
             words: float32 (n, LEXICAL_DIMENSION), their lexical vectors if known already.
         """
         if words is None:
-            words = lexical_vectors([entry.episode for entry in entries])
+            words = lexical_vectors([entry.text for entry in entries])
         rows: dict[Collection, list[Record]] = {}
         for position, entry in enumerate(entries):
             word = words[position] if words[position].any() else None
@@ -200,7 +207,7 @@ class EmbeddingIndex:
             created_at=iso(utc_now()),
             vector=vector,
             lexical=word,
-            terms=" ".join(terms(entry.episode)),
+            terms=" ".join(terms(entry.text)),
         )
 
     # -- reading ----------------------------------------------------------------------------------------
@@ -261,7 +268,9 @@ class EmbeddingIndex:
 
     def _matches(self, hits: Sequence[Hit], threshold: float, scoring: Scoring) -> list[PatternMatch]:
         scored = [
-            PatternMatch(hit.record.id.removeprefix(PATTERN), hit.record.content, self.scale(hit.score, scoring))
+            PatternMatch(
+                hit.record.id.removeprefix(PATTERN), hit.record.content, self.scale(hit.score, scoring)
+            )
             for hit in hits
         ]
         return [match for match in scored if match.score >= threshold]
@@ -303,7 +312,7 @@ class EmbeddingIndex:
             for n, rows in enumerate(found)
         ]
 
-    async def _search(  # noqa: PLR0913  one search
+    async def _search(  # noqa: PLR0913, PLR0917  one search
         self,
         collection: Collection,
         field: VectorField,
@@ -315,7 +324,9 @@ class EmbeddingIndex:
         usable = np.flatnonzero(queries.any(axis=1))
         if not len(usable):
             return
-        hits = await self._store.query(collection, queries[usable], field=field, condition=condition, limit=limit)
+        hits = await self._store.query(
+            collection, queries[usable], field=field, condition=condition, limit=limit
+        )
         for position, row in zip(usable, hits, strict=True):
             for hit in row:
                 known = found[position].get(hit.record.id)

@@ -80,13 +80,14 @@ def take_in(result: EvalResult) -> Intake | Receipt:
 
 def _invalid(result: EvalResult) -> str | None:
     for name in ("episode", "outcome", "member", "skill"):
-        text = getattr(result, name)
+        text: object = getattr(result, name)
         if not isinstance(text, str):
             return f"{name} is {text!r:.80}: give text"
         if reason := unstorable_reason(text):
             return f"{name} cannot be stored: {reason}"
     if not result.episode.strip():
         return "episode is empty: say what was done"
-    if result.timestamp is not None and not isinstance(result.timestamp, datetime):
-        return f"timestamp is {result.timestamp!r:.80}: give a datetime"
+    at: object = result.timestamp
+    if at is not None and not isinstance(at, datetime):
+        return f"timestamp is {at!r:.80}: give a datetime"
     return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from agenthood.learning.intake import Intake, take_in
 from agenthood.learning.lessons import lesson_from, lesson_id, lesson_of_row, lesson_record
 from agenthood.memory.episodic import episode_record
 from agenthood.memory.long_term import long_term_record
-from agenthood.records import EvalResult, LearnerStatus, Lesson, Receipt
+from agenthood.records import EvalResult, LearnerStatus, Lesson, Receipt, ReceiptStatus
 from agenthood.stores.base import SHARED, Collection, Record, Vector
 
 if TYPE_CHECKING:
@@ -79,13 +78,15 @@ class EpisodeLearner:
         threshold: float = rules.MATCH_THRESHOLD,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """Args:
-        store: where lessons and episodes live.
-        index: the pattern index; None to match by exact text only.
-        space: what embeds; None leaves new lessons pending.
-        residual: signals to reinforce or weaken.
-        threshold: match score in [0, 1] from which an episode merges into a lesson, inclusive.
-        clock: the current time in UTC.
+        """Put its parts together.
+
+        Args:
+            store: where lessons and episodes live.
+            index: the pattern index; None to match by exact text only.
+            space: what embeds; None leaves new lessons pending.
+            residual: signals to reinforce or weaken.
+            threshold: match score in [0, 1] from which an episode merges into a lesson, inclusive.
+            clock: the current time in UTC.
         """
         self._store = store
         self._index = index
@@ -197,7 +198,9 @@ class EpisodeLearner:
     async def _load(self, known: _Known) -> None:
         """Load the lessons of the candidates, so that one whose long-term row has gone or changed is none."""
         rows = [candidate.record for found in known.candidates for candidate in found]
-        await self._note(known, {id_ for row in rows if (id_ := lesson_of_row(row)) is not None} - known.taken.keys())
+        await self._note(
+            known, {id_ for row in rows if (id_ := lesson_of_row(row)) is not None} - known.taken.keys()
+        )
         for row in rows:
             _note_orphan(known, row)
 
@@ -230,7 +233,9 @@ class EpisodeLearner:
         for collection, records in rows.items():
             result = await self._store.upsert(collection, records)
             if result.rejected:
-                raise StoreError(f"the store refused {result.rejected[0].id!r:.120}: {result.rejected[0].reason}")
+                raise StoreError(
+                    f"the store refused {result.rejected[0].id!r:.120}: {result.rejected[0].reason}"
+                )
 
     async def _reinforce(self, intakes: Sequence[Intake]) -> None:
         if self._residual is None:
@@ -247,7 +252,12 @@ class _Batch:
     """The decisions of one batch, made in order on what the store held and what the batch has added since."""
 
     def __init__(
-        self, known: _Known, embedded: _Embedded, index: EmbeddingIndex | None, threshold: float, now: datetime
+        self,
+        known: _Known,
+        embedded: _Embedded,
+        index: EmbeddingIndex | None,
+        threshold: float,
+        now: datetime,
     ) -> None:
         self.now = now
         self.changed: dict[str, Lesson] = {}
@@ -263,13 +273,18 @@ class _Batch:
     def decide(self, intake: Intake) -> Receipt:
         """Record the episode and merge it into a lesson, make one of it, or learn nothing from it."""
         at = intake.at or self.now
-        details: dict[str, Any] = {"member": intake.member, "skill": intake.skill, "scores": dict(intake.scores)}
+        details: dict[str, Any] = {
+            "member": intake.member,
+            "skill": intake.skill,
+            "scores": dict(intake.scores),
+        }
         episode = episode_record(intake.episode, intake.outcome, at=at, recorded=self.now, details=details)
         self.episodes.append(episode)
         receipt = Receipt("skipped", score=intake.mean, episode_id=episode.id)
         if intake.kind is None:
             return replace(
-                receipt, reason=f"a mean score of {intake.mean:g} is neither a success nor a failure: nothing learned"
+                receipt,
+                reason=f"a mean score of {intake.mean:g} is neither a success nor a failure: nothing learned",
             )
         position, self._next = self._next, self._next + 1
         try:
@@ -338,7 +353,7 @@ class _Batch:
         self._added.setdefault(intake.fields, []).append((position, id_))
         self._entries.append((position, IndexEntry.of(lesson)))
         pending = self._embedded.reason or ("" if self._index else "no embedder is active")
-        status = "pending" if pending else "stored"
+        status: ReceiptStatus = "pending" if pending else "stored"
         return replace(receipt, status=status, id=id_, evidence=1, reason=pending or self._known.reason)
 
     def index_rows(self) -> dict[Collection, list[Record]]:

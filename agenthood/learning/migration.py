@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.stores.base import VectorStore
 
-_BATCH = 256
+# Small first, so that a slow embedder gets something done within a bounded start; then larger, for fewer commits.
+_FIRST_BATCH = 64
+_LARGEST_BATCH = 2_048
 _OUT_OF_TIME = "the time for it ran out; the rest is done next time"
 _log = logging.getLogger("agenthood")
 
@@ -157,15 +159,19 @@ class _Run:
             unusable=book.unusable,
             complete=not missing,
         )
-        for start in range(0, len(missing), _BATCH):
-            await self._fill(missing[start : start + _BATCH], first=start == 0)
+        start, size = 0, _FIRST_BATCH
+        while start < len(missing):
+            await self._fill(missing[start : start + size], first=start == 0)
+            start, size = start + size, min(2 * size, _LARGEST_BATCH)
             if on_progress is not None:
                 on_progress(self.report.embedded, len(missing))
         await self._finish(len(book.lessons))
 
     async def _fill(self, entries: list[IndexEntry], *, first: bool) -> None:
-        async with asyncio.timeout(None if self._deadline is None else max(0.0, self._deadline - time.monotonic())):
-            vectors = await self._space.embed([entry.episode for entry in entries])
+        async with asyncio.timeout(
+            None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+        ):
+            vectors = await self._space.embed([entry.text for entry in entries])
         self._index.calibration = self._space.calibration
         async with self._store.exclusive():
             if first:
@@ -194,7 +200,9 @@ def _missing(book: LessonBook, present: Mapping[str, str]) -> list[IndexEntry]:
     entries = []
     # What only a pattern row knows keeps that row's key, since in the shared table another row would overwrite
     # it; then the plain key goes to the lesson that has it in long-term memory.
-    for lesson in sorted(lessons, key=lambda one: (one.pattern not in book.orphans, "~" in lesson_key(one.id), one.id)):
+    for lesson in sorted(
+        lessons, key=lambda one: (one.pattern not in book.orphans, "~" in lesson_key(one.id), one.id)
+    ):
         key, _ = choose_key(lesson.pattern, taken)
         taken[key] = lesson.pattern
         entries.append(IndexEntry.of(lesson, key=key, orphan=lesson.pattern in book.orphans))

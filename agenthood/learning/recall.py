@@ -134,7 +134,9 @@ class Recaller:
     async def _find(self, query: Query, words: Sequence[str], vector: Vector | None) -> _Found:
         by_words, (near, *_) = await asyncio.gather(
             self._index.match_terms(words, fields=query.fields, limit=_TERM_HITS),
-            self._index.candidates(vector, lexical_vectors([query.text]), fields=query.fields, limit=_LOOKED_AT),
+            self._index.candidates(
+                vector, lexical_vectors([query.text]), fields=query.fields, limit=_LOOKED_AT
+            ),
         )
         records = await self._index.count(query.fields)
         corpus = Corpus(records, 1.0, {term: len(ids) for term, ids in by_words.items()})
@@ -188,7 +190,9 @@ class Recaller:
     def _similarity(self, candidate: Candidate, scoring: Scoring) -> float:
         if scoring == "calibrated":
             return candidate.score(self._index.calibration)
-        return self._index.scale(candidate.lexical if candidate.semantic is None else candidate.semantic, scoring)
+        return self._index.scale(
+            candidate.lexical if candidate.semantic is None else candidate.semantic, scoring
+        )
 
 
 def _terms_of(candidate: Candidate) -> list[str]:

@@ -34,9 +34,13 @@ def mean_score(scores: Mapping[str, float]) -> float | None:
         InvalidInputError: a score that is no finite number in [0, 1].
     """
     for name, score in scores.items():
-        if isinstance(score, bool) or not isinstance(score, Real) or not 0 <= float(score) <= 1:
+        if not _is_share(score):
             raise InvalidInputError(f"score {name!r} is {score!r}: give a finite number from 0 to 1")
     return round(math.fsum(scores.values()) / len(scores), 9) if scores else None
+
+
+def _is_share(score: object) -> bool:
+    return not isinstance(score, bool) and isinstance(score, Real) and 0 <= float(score) <= 1
 
 
 def band(mean: float) -> Kind | None:

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from agenthood.errors import EmbeddingError, InvalidInputError
-from agenthood.formats import EPISODE, LTM, PATTERN, dumps, iso, parse_time, pattern_text, unstorable_reason, utc_now
+from agenthood.formats import (
+    EPISODE,
+    LTM,
+    PATTERN,
+    dumps,
+    iso,
+    parse_time,
+    pattern_text,
+    unstorable_reason,
+    utc_now,
+)
 from agenthood.learning import rules
 from agenthood.learning.index import EmbeddingIndex, IndexEntry
 from agenthood.learning.learner import STATUS_KEY
@@ -225,7 +235,9 @@ async def _placed(
     entries = []
     for lesson in lessons:
         keys = {key: lesson_id(lesson.kind, key) for key in rules.candidate_keys(lesson.pattern)}
-        taken = {key: known.pattern if (known := held[id_]) else "" for key, id_ in keys.items() if id_ in held}
+        taken = {
+            key: known.pattern if (known := held[id_]) else "" for key, id_ in keys.items() if id_ in held
+        }
         key, exact = rules.choose_key(lesson.pattern, taken)
         placed = _joined(held[keys[key]], lesson) if exact else replace(lesson, id=keys[key])
         if placed is None:
@@ -261,7 +273,7 @@ async def _index(
     store: VectorStore, index: EmbeddingIndex, space: ActiveSpace, entries: list[IndexEntry]
 ) -> None:
     try:
-        vectors = await space.embed([entry.episode for entry in entries])
+        vectors = await space.embed([entry.text for entry in entries])
     except EmbeddingError:
         vectors = None  # pending: the next migration embeds them
     for collection, records in index.rows(entries, vectors).items():

@@ -1,0 +1,1 @@
+"""Stores: the `VectorStore` protocol and one module per backend."""

@@ -194,7 +194,12 @@ class VectorStore(Protocol):
         ...
 
     async def match_terms(
-        self, collection: Collection, terms: Sequence[str], *, condition: Filter | None = None, limit: int = 1000
+        self,
+        collection: Collection,
+        terms: Sequence[str],
+        *,
+        condition: Filter | None = None,
+        limit: int = 1000,
     ) -> dict[str, list[str]]:
         """For each term, the ids of the records whose `terms` hold it, sorted, at most `limit` of them."""
         ...

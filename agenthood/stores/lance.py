@@ -90,10 +90,12 @@ class LanceStore:
         """See `VectorStore.collections`."""
         with translated(f"listing {str(self.path)!r}"):
             names = sorted((await (await self._connection()).list_tables()).tables)
-            found = []
-            for name in names:
-                if (table := await self._open_table(name)) is not None:
-                    found.append(collection_of(name, await table.schema()))
+            tables = {name: await self._open_table(name) for name in names}
+            found = [
+                collection_of(name, await table.schema())
+                for name, table in tables.items()
+                if table is not None
+            ]
         # Another program's tables in the same directory are none of ours.
         return tuple(collection for collection in found if collection is not None)
 
@@ -194,13 +196,16 @@ class LanceStore:
         if valid:
             table = await self._table(collection)
             with translated(f"writing to {collection.name!r} in {str(self.path)!r}"):
-                await self._merge(table, to_table(valid, await table.schema()), [record.id for record in valid])
+                await self._merge(
+                    table, to_table(valid, await table.schema()), [record.id for record in valid]
+                )
                 await self._after_commit(collection.name, table)
         return UpsertResult(len(valid), rejected)
 
     async def _merge(self, table: AsyncTable, rows: Any, ids: list[str]) -> None:  # noqa: ANN401  a pyarrow.Table
         merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        result = await merge.use_index(False).execute(rows)
+        # A row without a vector is null in our tables, which counts as bad there unless null is allowed.
+        result = await merge.use_index(False).execute(rows, on_bad_vectors="null")
         if result.num_updated_rows + result.num_inserted_rows > len(ids):
             # The TypeScript program adds rows without looking: now all copies are equal, keep one of each.
             await self._collapse(table, ids)
@@ -229,8 +234,8 @@ class LanceStore:
         with translated(f"deleting from {collection.name!r}"):
             removed = 0
             for start in range(0, len(ids), _IDS_PER_LOOKUP):
-                result = await table.delete(one_of("id", ids[start : start + _IDS_PER_LOOKUP]))
-                removed += result.num_deleted_rows
+                result: Any = await table.delete(one_of("id", ids[start : start + _IDS_PER_LOOKUP]))
+                removed += result.num_deleted_rows  # its type stub lacks the field
         return removed
 
     async def purge(self, collection: Collection, ids: Sequence[str]) -> int:
@@ -270,7 +275,9 @@ class LanceStore:
         held: list[Record] = []
         with translated(f"scanning {collection.name!r}"):
             query = (await self._table(collection)).query().select(_columns(collection, vectors=vectors))
-            batches = await (query.where(compiled) if compiled else query).to_batches(max_batch_length=_SCAN_ROWS)
+            batches = await (query.where(compiled) if compiled else query).to_batches(
+                max_batch_length=_SCAN_ROWS
+            )
             async for batch in batches:
                 records = to_records(_as_table(batch))
                 held += [record for record in records if record.id in repeated]
@@ -285,7 +292,9 @@ class LanceStore:
     async def _id_list(self, collection: Collection, compiled: str | None) -> list[str]:
         async def read(table: AsyncTable) -> list[str]:
             query = table.query().select(["id"])
-            ids: list[str] = (await (query.where(compiled) if compiled else query).to_arrow())["id"].to_pylist()
+            ids: list[str] = (await (query.where(compiled) if compiled else query).to_arrow())[
+                "id"
+            ].to_pylist()
             return ids
 
         return await self._reading(collection, read)
@@ -336,14 +345,24 @@ class LanceStore:
         return _ranked(await self._reading(collection, read), queries, field, limit)
 
     async def match_terms(
-        self, collection: Collection, terms: Sequence[str], *, condition: Filter | None = None, limit: int = 1000
+        self,
+        collection: Collection,
+        terms: Sequence[str],
+        *,
+        condition: Filter | None = None,
+        limit: int = 1000,
     ) -> dict[str, list[str]]:
         """See `VectorStore.match_terms`."""
         compiled = compile_filter(condition, collection) if condition else None
 
         async def one(term: str) -> list[str]:
             async def read(table: AsyncTable) -> list[str]:
-                search = table.query().nearest_to_text(term, columns=["terms"]).select(["id", "_score"]).limit(limit)
+                search = (
+                    table.query()
+                    .nearest_to_text(term, columns=["terms"])
+                    .select(["id", "_score"])
+                    .limit(limit)
+                )
                 found = await (search.where(compiled) if compiled else search).to_arrow()
                 return sorted(found["id"].to_pylist())
 
@@ -359,7 +378,7 @@ class LanceStore:
         table = await self._table(collection)
         async with self.exclusive():
             with translated(f"maintaining {collection.name!r}"):
-                return await upkeep.maintain(table, collection)
+                return await upkeep.maintain(table)
 
     async def health(self) -> Health:
         """See `VectorStore.health`."""

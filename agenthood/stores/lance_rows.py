@@ -100,9 +100,7 @@ def to_records(table: pa.Table) -> list[Record]:
     columns: dict[str, list[Any]] = {
         name: table[name].to_pylist() for name in (*TEXT_COLUMNS, "terms") if name in table.column_names
     }
-    vectors = {
-        name: _rows_of(table[name]) for name in ("vector", "lexical") if name in table.column_names
-    }
+    vectors = {name: _rows_of(table[name]) for name in ("vector", "lexical") if name in table.column_names}
     empty: list[None] = [None] * table.num_rows
     return [
         Record(
@@ -129,7 +127,7 @@ def to_records(table: pa.Table) -> list[Record]:
 
 def _rows_of(column: pa.ChunkedArray) -> list[Vector | None]:
     matrix = matrix_of(column)
-    present = matrix.any(axis=1)
+    present: list[bool] = np.any(matrix, axis=1).tolist()
     return [row if there else None for row, there in zip(matrix, present, strict=True)]
 
 

@@ -59,7 +59,7 @@ async def compact_if_fragmented(table: AsyncTable) -> None:
                 raise
 
 
-async def maintain(table: AsyncTable, collection: Collection) -> dict[str, Any]:
+async def maintain(table: AsyncTable) -> dict[str, Any]:
     """Compact, index what is new, and remove versions older than ten minutes."""
     before = await describe(table)
     stats = await _optimize(table, KEEP_VERSIONS)
@@ -115,7 +115,12 @@ async def _rewrite(table: AsyncTable, fragment: int) -> None:
     kept = await table.query().where(f"_rowid >= {first} AND _rowid < {last}").to_arrow()
     if kept.num_rows:
         rows = to_table(list(newest(to_records(kept)).values()), await table.schema())
-        await table.merge_insert("id").when_matched_update_all().use_index(False).execute(rows)
+        await (
+            table.merge_insert("id")
+            .when_matched_update_all()
+            .use_index(False)
+            .execute(rows, on_bad_vectors="null")
+        )
 
 
 async def _optimize(table: AsyncTable, keep: timedelta) -> Any:  # noqa: ANN401  lancedb's OptimizeStats
@@ -134,6 +139,6 @@ async def _optimize(table: AsyncTable, keep: timedelta) -> Any:  # noqa: ANN401 
 
 
 async def _fragments(table: AsyncTable) -> int:
-    stats = await table.stats()
+    stats: Any = await table.stats()  # a mapping at run time, declared as a class without items
     count: int = stats["fragment_stats"]["num_fragments"]
     return count

@@ -35,7 +35,12 @@ def vector_reason(vector: Vector, dimension: int) -> str | None:
 
 
 def _text_reason(record: Record) -> str | None:
-    texts = {"id": record.id, "content": record.content, "created_at": record.created_at, "terms": record.terms or ""}
+    texts: dict[str, object] = {
+        "id": record.id,
+        "content": record.content,
+        "created_at": record.created_at,
+        "terms": record.terms or "",
+    }
     for name, text in texts.items():
         if not isinstance(text, str):
             return f"its {name} is {text!r:.80}, not text"
@@ -78,7 +83,9 @@ def check_record(record: Record, collection: Collection) -> None:
         raise InvalidRecordError(record.id, reason)
 
 
-def partition(records: Sequence[Record], collection: Collection) -> tuple[list[Record], tuple[Rejection, ...]]:
+def partition(
+    records: Sequence[Record], collection: Collection
+) -> tuple[list[Record], tuple[Rejection, ...]]:
     """The records to write, last of each id, and the rejected ones."""
     valid: dict[str, Record] = {}
     rejected = []
