@@ -62,7 +62,7 @@ class EmbedderSettings:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            close = get_close_matches(str(self.kind), KINDS, n=1)
+            close = get_close_matches(str(self.kind).casefold(), KINDS, n=1)
             hint = f"did you mean {close[0]!r}? " if close else ""
             raise ConfigError(f"unknown embedder {self.kind!r}: {hint}choose one of {', '.join(KINDS)}")
 

@@ -74,7 +74,9 @@ def test_sends_the_wire_format_and_scales_to_unit_length(server: Server):
     assert server.paths == ["/v1/embeddings"]
 
 
-@pytest.mark.parametrize("fault", [shuffled, encoded, data_of(lambda d: [{"embedding": r["embedding"]} for r in d])])
+@pytest.mark.parametrize(
+    "fault", [shuffled, encoded, data_of(lambda d: [{"embedding": r["embedding"]} for r in d])]
+)
 def test_accepts_every_known_form_of_a_good_answer(server: Server, fault):
     """Rows out of order, base64 rows and rows without an index all come out in the order of the texts."""
     server.faults = [fault]
@@ -152,7 +154,9 @@ def test_an_unusable_answer_is_refused_at_once(server: Server, fault, message: s
     assert server.base_url in str(caught.value)
 
 
-@pytest.mark.parametrize("fault", [status(500), status(503, b"busy"), status(408), status(409), status(429), cut])
+@pytest.mark.parametrize(
+    "fault", [status(500), status(503, b"busy"), status(408), status(409), status(429), cut]
+)
 def test_what_may_pass_is_tried_again(server: Server, fault):
     """Two failures that may pass are followed by a good answer."""
     server.faults = [fault, fault]
@@ -231,7 +235,12 @@ def test_nobody_listening_is_unavailable_and_says_what_to_do():
 @pytest.mark.parametrize(
     ("code", "body", "options", "message"),
     [
-        (401, {"error": {"message": f"bad key {KEY}"}}, {"key_variable": "OPENAI_API_KEY"}, "set OPENAI_API_KEY"),
+        (
+            401,
+            {"error": {"message": f"bad key {KEY}"}},
+            {"key_variable": "OPENAI_API_KEY"},
+            "set OPENAI_API_KEY",
+        ),
         (403, b"", {}, "valid api_key"),
         (404, {"error": "model not found"}, {"backend": "ollama"}, "ollama pull some-model"),
         (404, b"nothing here", {}, "nothing here: check the model's name and base_url"),

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TEXTS = st.text(max_size=60) | st.lists(
-    st.sampled_from(["fix", "the", "login", "修复", "测试", "--dry-run", "v2.1", "yang", "ß", "É"]), max_size=12
+    st.sampled_from(["fix", "the", "login", "修复", "测试", "--dry-run", "v2.1", "yang", "ß", "É"]),
+    max_size=12,
 ).map(" ".join)
 
 
@@ -130,7 +131,10 @@ def test_vectors_do_not_depend_on_the_process():
     runs = {
         subprocess.run(
             [sys.executable, "-c", code],
-            check=True, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
     }
