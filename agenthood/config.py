@@ -8,18 +8,18 @@ a value that cannot be used is a `ConfigError` that names where it came from. No
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections import Counter
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agenthood.config_values import CONVERTERS, Value, threshold
 from agenthood.errors import ConfigError
+from agenthood.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Mapping
 
     from agenthood.embedding.settings import EmbedderSettings
 
@@ -57,7 +57,7 @@ _KEYS = {
     "queryPrefix": "query_prefix",
     "documentPrefix": "document_prefix",
 }
-_SELF_CONTAINED = ("bundled", "lexical")
+SELF_CONTAINED = ("bundled", "lexical")
 """Kinds that need nothing else, so that a model or a key beside them is a mistake."""
 
 
@@ -81,15 +81,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("merge_threshold", "recall_threshold"):
-            _threshold(getattr(self, name), f"Settings.{name}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """A value and where it came from, for the error about it."""
-
-    value: Any = field(repr=False)
-    source: str
+            threshold(getattr(self, name), f"Settings.{name}")
 
 
 def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -108,7 +100,7 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
     from_file, more_warnings = _embedder_in(file, content.get("embedder"))
     embedder = _overlaid(from_file, _from_environment(_VARIABLES, environ))
     thresholds = {
-        name: _Value(content[key], f"{key} in {file}")
+        name: Value(content[key], f"{key} in {file}")
         for key, name in _THRESHOLDS.items()
         if content.get(key) is not None
     }
@@ -117,25 +109,8 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
         embedder=_embedder_settings(embedder),
         warnings=(*warnings, *more_warnings, *_unused(embedder)),
         sources={name: found.source for name, found in (embedder | thresholds).items()},
-        **{name: _threshold(found.value, found.source) for name, found in thresholds.items()},
+        **{name: threshold(found.value, found.source) for name, found in thresholds.items()},
     )
-
-
-def closest(wanted: str, known: Iterable[str]) -> str | None:
-    """The one of `known` that `wanted` most likely meant, or None if none is near."""
-    by_folded = {_folded(name): name for name in known}
-    found = get_close_matches(_folded(wanted), by_folded, n=1, cutoff=0.6)
-    return by_folded[found[0]] if found else None
-
-
-def did_you_mean(wanted: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or the empty text if nothing known is near."""
-    found = closest(wanted, known)
-    return f"; did you mean {found!r}?" if found else ""
-
-
-def _folded(name: str) -> str:
-    return name[:100].replace("_", "").replace("-", "").casefold()
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -192,19 +167,19 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _embedder_in(file: Path, value: object) -> tuple[dict[str, _Value], list[str]]:
+def _embedder_in(file: Path, value: object) -> tuple[dict[str, Value], list[str]]:
     """The fields of `embedder` in `file`, and a warning for each unknown key."""
     if value is None:
         return {}, []
     if isinstance(value, str):
-        return {"kind": _Value(value, f"embedder in {file}")}, []
+        return {"kind": Value(value, f"embedder in {file}")}, []
     if not isinstance(value, dict):
         raise ConfigError(
             f"embedder in {str(file)!r} must be a name or an object, not {value!r:.40}: "
             'write "bundled" or {"kind": "ollama", "model": "..."}'
         )
     found = {
-        name: _Value(value[key], f"embedder.{key} in {file}")
+        name: Value(value[key], f"embedder.{key} in {file}")
         for key, name in _KEYS.items()
         if value.get(key) is not None
     }
@@ -215,15 +190,15 @@ def _embedder_in(file: Path, value: object) -> tuple[dict[str, _Value], list[str
     ]
 
 
-def _from_environment(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, _Value]:
+def _from_environment(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, Value]:
     return {
-        field_name: _Value(environ[name].strip(), name)
+        field_name: Value(environ[name].strip(), name)
         for name, field_name in variables.items()
         if environ.get(name, "").strip()
     }
 
 
-def _overlaid(file: Mapping[str, _Value], environment: Mapping[str, _Value]) -> dict[str, _Value]:
+def _overlaid(file: Mapping[str, Value], environment: Mapping[str, Value]) -> dict[str, Value]:
     """`environment` over `file`.
 
     Another kind in the environment leaves nothing of the file's: its model and address belong to another
@@ -235,10 +210,10 @@ def _overlaid(file: Mapping[str, _Value], environment: Mapping[str, _Value]) -> 
     return {**file, **environment}
 
 
-def _unused(found: Mapping[str, _Value]) -> list[str]:
+def _unused(found: Mapping[str, Value]) -> list[str]:
     """A warning for each value beside an embedder that needs none."""
     kind = found["kind"].value if "kind" in found else None
-    if kind not in _SELF_CONTAINED:
+    if kind not in SELF_CONTAINED:
         return []
     return [
         f"{value.source} is not used by the {kind} embedder"
@@ -247,7 +222,7 @@ def _unused(found: Mapping[str, _Value]) -> list[str]:
     ]
 
 
-def _embedder_settings(found: Mapping[str, _Value]) -> EmbedderSettings:
+def _embedder_settings(found: Mapping[str, Value]) -> EmbedderSettings:
     from agenthood.embedding.settings import EmbedderSettings  # noqa: PLC0415  keeps this import light
 
     if found and "kind" not in found:
@@ -255,85 +230,8 @@ def _embedder_settings(found: Mapping[str, _Value]) -> EmbedderSettings:
         raise ConfigError(
             f'{source} needs a kind of embedder: set "kind" beside it, or AGENTHOOD_EMBEDDER=openai'
         )
-    values = {name: _CONVERTERS[name](value) for name, value in found.items()}
+    values = {name: CONVERTERS[name](value) for name, value in found.items()}
     try:
         return EmbedderSettings(**values)
     except ConfigError as error:
         raise ConfigError(f"{error} ({found['kind'].source})") from error
-
-
-def _threshold(value: object, source: str) -> float:
-    number = _float(value, source)
-    if not 0.0 <= number <= 1.0:
-        raise ConfigError(
-            f"{source} must be a number in [0, 1], not {value!r:.40}: the default is a good start"
-        )
-    return number
-
-
-def _float(value: object, source: str) -> float:
-    try:
-        number = (
-            float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-        )
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise ConfigError(f"{source} must be a finite number, not {value!r:.40}: correct it")
-    return number
-
-
-def _text(found: _Value) -> str:
-    if not isinstance(found.value, str) or not found.value.strip():
-        raise ConfigError(f"{found.source} must be text that is not empty: correct it or leave it out")
-    return found.value.strip()
-
-
-def _prefix(found: _Value) -> str:
-    if not isinstance(found.value, str):
-        raise ConfigError(f"{found.source} must be text, not {found.value!r:.40}: correct it or leave it out")
-    return found.value
-
-
-def _flag(found: _Value) -> bool:
-    if not isinstance(found.value, bool):
-        raise ConfigError(f"{found.source} must be true or false, not {found.value!r:.40}: correct it")
-    return found.value
-
-
-def _seconds(found: _Value) -> float:
-    number = _float(found.value, found.source)
-    if number <= 0:
-        raise ConfigError(
-            f"{found.source} must be above 0, not {found.value!r:.40}: correct it or leave it out"
-        )
-    return number
-
-
-def _whole(minimum: int) -> Callable[[_Value], int]:
-    def convert(found: _Value) -> int:
-        number = _float(found.value, found.source)
-        if number != int(number) or number < minimum:
-            raise ConfigError(
-                f"{found.source} must be a whole number from {minimum}, not {found.value!r:.40}: correct it"
-            )
-        return int(number)
-
-    return convert
-
-
-_CONVERTERS: dict[str, Callable[[_Value], Any]] = {
-    "kind": _text,
-    "model": _text,
-    "base_url": _text,
-    "api_key": _text,
-    "dimension": _whole(1),
-    "revision": _text,
-    "timeout": _seconds,
-    "batch_size": _whole(1),
-    "concurrency": _whole(1),
-    "max_retries": _whole(0),
-    "send_dimensions": _flag,
-    "query_prefix": _prefix,
-    "document_prefix": _prefix,
-}

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenthood.config import Settings, closest, load_settings
+from agenthood.config import Settings, load_settings
 from agenthood.embedding.settings import EmbedderSettings
 from agenthood.errors import ConfigError
+from agenthood.suggest import closest
 
 
 def write(folder: Path, content: object) -> Path:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from agenthood.cli.jsonl import KEYS, ByteSource, EpisodeParser, ParsedLine, raw_lines
 from agenthood.cli.text import counted
-from agenthood.errors import AgenthoodError
 from agenthood.records import Receipt, ReceiptStatus
 
 if TYPE_CHECKING:
@@ -56,6 +55,7 @@ class BulkLearner:
         self._rejects = rejects
         self._batch = batch
         self._parser = EpisodeParser()
+        self._settled = 0
 
     def run(self, source: Source, advance: Advance) -> None:
         """Learn everything.
@@ -65,24 +65,21 @@ class BulkLearner:
             advance: told after each batch how many bytes are done, and of how many.
 
         Raises:
-            AgenthoodError: the engine failed as a whole; from which line on is printed.
+            AgenthoodError: the engine failed as a whole.
         """
         done = 0
-        for batch in self._batches(source):
-            try:
+        try:
+            for batch in self._batches(source):
                 self._learn(batch)
-            except AgenthoodError:
-                self._output.problem(
-                    f"stopped at line {batch[0].raw.number}: the lines before it are learned; "
-                    "when the cause is mended, go on from there (tail -n +NUMBER)"
-                )
-                raise
-            done += sum(len(line.raw.data) for line in batch)
-            advance(done, source.size)
+                done += sum(len(line.raw.data) for line in batch)
+                advance(done, source.size)
+        except BaseException:  # also Ctrl-C: whatever ends it, someone must know where to go on
+            self._output.problem(f"stopped: line {self._settled} was the last one settled, go on after it")
+            raise
 
     def warnings(self) -> list[str]:
         """One sentence for each key that lines had and nobody knows, the most frequent first."""
-        from agenthood.config import did_you_mean  # noqa: PLC0415  only needed when there is something to say
+        from agenthood.suggest import did_you_mean  # noqa: PLC0415  only needed when there is something to say
 
         known = self._parser.unknown.most_common()
         found = [
@@ -116,6 +113,7 @@ class BulkLearner:
             self._settle(line, receipt)
         if self._rejects is not None:
             self._rejects.flush()
+        self._settled = batch[-1].raw.number
 
     def _settle(self, line: ParsedLine, receipt: Receipt) -> None:
         """Count, report and keep one line whose fate is known."""

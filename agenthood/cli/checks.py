@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from agenthood.cli.text import counted, size
-from agenthood.config import CONFIG_FILE, Settings, load_settings
+from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
 from agenthood.errors import AgenthoodError
 
 if TYPE_CHECKING:
@@ -81,11 +81,14 @@ def _settings(path: Path, settings: Settings) -> Iterator[Check]:
     file = path / CONFIG_FILE
     yield Check("settings", "ok", f"{str(file)!r} read" if file.is_file() else f"no {str(file)!r}: defaults")
     chosen = settings.embedder
-    values = {
-        "embedder": ("kind", chosen.kind),
-        "embedding model": ("model", chosen.model or "the kind's default"),
-        "embedding address": ("base_url", _without_secrets(chosen.base_url)),
-        "embedding key": ("api_key", "set" if chosen.api_key or _standard_key(chosen) else "not set"),
+    values = {"embedder": ("kind", chosen.kind)}
+    if chosen.kind not in SELF_CONTAINED:
+        values |= {
+            "embedding model": ("model", chosen.model or "the kind's default"),
+            "embedding address": ("base_url", _without_secrets(chosen.base_url)),
+            "embedding key": ("api_key", "set" if chosen.api_key or _standard_key(chosen) else "not set"),
+        }
+    values |= {
         "merge threshold": ("merge_threshold", f"{settings.merge_threshold:g}"),
         "recall threshold": ("recall_threshold", f"{settings.recall_threshold:g}"),
     }
@@ -181,9 +184,14 @@ def _existing(path: Path) -> Path:
 def _store(path: Path, settings: Settings) -> Iterator[Check]:
     """Open the store as every command does, and ask it how it is."""
     import agenthood  # noqa: PLC0415  loads LanceDB
+    from agenthood.cli.logs import logged_to  # noqa: PLC0415
 
+    logged: list[str] = []  # the checks say the same, each in its place
     try:
-        with agenthood.open(path, settings=settings, start_migration=False) as hood:
+        with (
+            logged_to(logged.append),
+            agenthood.open(path, settings=settings, start_migration=False) as hood,
+        ):
             health = hood.health()
             status = hood.status()
     except AgenthoodError as error:

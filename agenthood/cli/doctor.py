@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Check settings, embedder, store and disk.")
 @pass_session
-def doctor(session: Session) -> int:
+def doctor(session: Session, /) -> int:
     """Check settings, embedder, store, permissions and disk; says what is wrong and what to do.
 
     One sentence is really embedded with the embedder that is set. Keys are only said to be set or not.

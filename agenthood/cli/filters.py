@@ -17,10 +17,9 @@ HEADINGS = {"learned": "what worked", "antipattern": "what failed"}
 
 
 def chosen_lessons(command: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Give a command the options `--kind`, `--member` and `--skill`."""
+    """Give a command the options `--kind` and `--skill`."""
     for option in (
         click.option("--skill", metavar="NAME", help="Only lessons in this skill."),
-        click.option("--member", metavar="NAME", help="Only lessons of this member."),
         click.option(
             "--kind",
             type=click.Choice(tuple(HEADINGS)),

@@ -231,7 +231,7 @@ def _hint(text: str) -> str:
 
 
 def _closest_of(wanted: str, given: Iterable[str]) -> str:
-    from agenthood.config import closest  # noqa: PLC0415  only needed when something is wrong
+    from agenthood.suggest import closest  # noqa: PLC0415  only needed when something is wrong
 
     found = closest(wanted, given)
     return f" (is {found!r} meant?)" if found else ""

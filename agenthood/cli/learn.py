@@ -6,7 +6,7 @@ import os
 import stat
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _OF_ONE_EPISODE = ("score", "outcome", "member", "skill", "timestamp")
 
 
-class _Time(click.ParamType):
+class _Time(click.ParamType["datetime"]):
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
@@ -63,6 +63,7 @@ class _Time(click.ParamType):
 @pass_session
 def learn(
     session: Session,
+    /,
     file: str | None,
     *,
     episode: str | None,
@@ -148,7 +149,7 @@ def _summarise(learner: BulkLearner, output: Output) -> None:
         output.facts([(status, f"{count:,}") for status, count in learner.counts.items()])
 
 
-def _open_rejects(path: Path, source: BinaryIO) -> BinaryIO:
+def _open_rejects(path: Path, source: IO[bytes]) -> BinaryIO:
     """Open the file for bad lines, now rather than when the first one is found.
 
     Raises:
@@ -167,14 +168,14 @@ def _open_rejects(path: Path, source: BinaryIO) -> BinaryIO:
         raise InvalidInputError(f"cannot write --rejects {str(path)!r}: {error.strerror or error}") from error
 
 
-def _same_file(path: Path, source: BinaryIO) -> bool:
+def _same_file(path: Path, source: IO[bytes]) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(source.fileno()))
     except (OSError, AttributeError):  # a source that is no file on disk is not the same one
         return False
 
 
-def _size(source: BinaryIO) -> int | None:
+def _size(source: IO[bytes]) -> int | None:
     """Bytes of a regular file, None for pipes and the like."""
     try:
         found = os.fstat(source.fileno())

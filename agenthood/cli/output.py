@@ -10,6 +10,9 @@ from agenthood.cli.text import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_WIDTH_OF_TEXT = 30
+"""Columns of a terminal that a lesson's text gets at least, however wide the others would like to be."""
+
 
 class Output:
     """Writes answers to standard output and everything else to standard error.
@@ -31,14 +34,21 @@ class Output:
         """`value` as one line of JSON."""
         self.line(json_text(value, ascii_only=not _speaks_utf8(sys.stdout)))
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, details: Sequence[str] = ()
+    ) -> None:
         """Rows of texts: a table at a terminal, otherwise one line per row with tabs between the columns.
 
         Every cell is made safe to show. The last column takes what width is left.
+
+        Args:
+            columns: the headings, for a terminal.
+            rows: one text per column.
+            details: for each row a line to show below its last cell, at a terminal.
         """
         cells = [[shown(cell) for cell in row] for row in rows]
         if sys.stdout.isatty():
-            _rich_table(columns, cells)
+            _rich_table(columns, cells, [shown(detail) for detail in details])
         else:
             for row in cells:
                 self.line("\t".join(row))
@@ -104,17 +114,19 @@ def _to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], details: Sequence[str]) -> None:
     # rich is only worth its import where someone looks.
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        last = name == columns[-1]
-        table.add_column(name, overflow="fold", no_wrap=not last, ratio=1 if last else None)
-    for row in rows:
-        table.add_row(*map(Text, row))  # Text, not str: markup in a lesson stays what it is
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns[:-1]:
+        table.add_column(name, overflow="fold")
+    table.add_column(columns[-1], overflow="fold", ratio=1, min_width=_WIDTH_OF_TEXT)
+    for number, row in enumerate(rows):
+        cells = [Text(cell) for cell in row]  # Text, not str: markup in a lesson stays what it is
+        if details:
+            cells[-1].append(f"\n{details[number]}", style="dim")
+        table.add_row(*cells)
     Console().print(table)

@@ -12,8 +12,10 @@ from agenthood.cli.session import NoStoreError, Session, pass_session
 from agenthood.cli.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agenthood.cli.output import Output
-    from agenthood.records import Kind, Recall, Scoring
+    from agenthood.records import Kind, Lesson, Recall, Scoring
 
 _CHARACTERS_ASKED = 100_000
 """Characters of standard input looked at; embedders read a few thousand of them."""
@@ -29,6 +31,7 @@ _CHARACTERS_ASKED = 100_000
     show_default=True,
     help="At most this many lessons.",
 )
+@click.option("--member", metavar="NAME", help="Whose lessons come first; those of others follow.")
 @chosen_lessons
 @click.option(
     "--threshold",
@@ -49,6 +52,7 @@ _CHARACTERS_ASKED = 100_000
 @pass_session
 def recall(  # noqa: PLR0913  one per option
     session: Session,
+    /,
     text: tuple[str, ...],
     *,
     limit: int,
@@ -88,12 +92,14 @@ def recall(  # noqa: PLR0913  one per option
 
 
 @click.command()
+@click.option("--member", metavar="NAME", help="Only lessons of this member.")
 @chosen_lessons
 @click.option("--contains", metavar="TEXT", help="Only lessons whose text contains this.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="At most this many lessons.")
 @pass_session
 def lessons(  # noqa: PLR0913  one per option
     session: Session,
+    /,
     *,
     kind: Kind | None,
     member: str | None,
@@ -112,14 +118,35 @@ def lessons(  # noqa: PLR0913  one per option
     if output.json:
         output.document([lesson.to_dict() for lesson in found])
         return
-    output.table(
-        ("id", "kind", "mean", "evidence", "member", "skill", "last seen", "lesson"),
-        [
-            (o.id, o.kind, f"{o.mean:.2f}", str(o.evidence), o.member, o.skill, o.last_seen, o.text)
-            for o in found
-        ],
-    )
+    _print_lessons(found, output)
     output.note(counted(len(found), "lesson") if found else "no lessons")
+
+
+def _print_lessons(found: Sequence[Lesson], output: Output) -> None:
+    if not sys.stdout.isatty():
+        output.table(
+            (),
+            [
+                (o.id, o.kind, f"{o.mean:.2f}", str(o.evidence), o.member, o.skill, o.last_seen, o.text)
+                for o in found
+            ],
+        )
+    elif found:
+        output.table(
+            ("kind", "mean", "evidence", "by", "last seen", "lesson"),
+            [
+                (
+                    HEADINGS[o.kind],
+                    f"{o.mean:.2f}",
+                    str(o.evidence),
+                    f"{o.member}/{o.skill}",
+                    o.last_seen[:10],
+                    o.text,
+                )
+                for o in found
+            ],
+            details=[o.id for o in found],
+        )
 
 
 def _query(text: tuple[str, ...]) -> str:
@@ -160,6 +187,7 @@ def _print_table(found: Recall, output: Output) -> None:
                 (HEADINGS[o.kind], f"{o.similarity:.2f}", str(o.evidence), f"{o.member}/{o.skill}", o.text)
                 for o in found
             ],
+            details=[o.id for o in found],
         )
     for note in _notes(found):
         output.note(note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,36 +78,14 @@ class Session:
                 "or name the directory with --dir"
             )
         settings = self.settings()
-        os.environ.setdefault("LANCEDB_LOG", "error")  # its own log lines are for its developers
-        import agenthood  # noqa: PLC0415  loads LanceDB and the model's libraries
+        import agenthood  # noqa: PLC0415  keeps --help light
+        from agenthood.cli.logs import logged_to  # noqa: PLC0415
 
         with (
-            _logged_as_warnings(self.output),
+            logged_to(self.output.warn),
             agenthood.open(self.path, settings=settings, start_migration=migrate) as hood,
         ):
             yield hood
-
-
-class _WarningHandler(logging.Handler):
-    """Shows what the library logs as warnings of the program."""
-
-    def __init__(self, output: Output) -> None:
-        super().__init__(logging.WARNING)
-        self.output = output
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.output.warn(record.getMessage())
-
-
-@contextmanager
-def _logged_as_warnings(output: Output) -> Iterator[None]:
-    logger = logging.getLogger("agenthood")
-    handler = _WarningHandler(output)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 def pass_session(

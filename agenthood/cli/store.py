@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agenthood.cli.progress import progress
 from agenthood.cli.session import Session, pass_session
-from agenthood.cli.text import counted, shown
+from agenthood.cli.text import counted, shown, size
 from agenthood.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from agenthood import Hood
     from agenthood.records import Forgotten, MigrationReport, Status
@@ -23,7 +23,7 @@ _SHOWN_BEFORE_FORGETTING = 20
 
 @click.command(short_help="Say what the store holds.")
 @pass_session
-def status(session: Session) -> None:
+def status(session: Session, /) -> None:
     """Say what the store holds, which embedder is active and what the learner has done."""
     output = session.output
     with session.open(migrate=False) as hood:
@@ -41,7 +41,7 @@ def status(session: Session) -> None:
 @click.option("--episodes", is_flag=True, help="Also remove the episodes that the lessons cite.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask; needed where there is no terminal to ask at.")
 @pass_session
-def forget(session: Session, ids: tuple[str, ...], *, episodes: bool, yes: bool) -> int:
+def forget(session: Session, /, ids: tuple[str, ...], *, episodes: bool, yes: bool) -> int:
     """Remove the lessons with these IDs for good, from the store and from every old version of it on disk.
 
     `agenthood lessons` shows the ids. An id that no lesson has is reported, the others are removed, and the
@@ -64,7 +64,7 @@ def forget(session: Session, ids: tuple[str, ...], *, episodes: bool, yes: bool)
 @click.command(short_help="Make every lesson findable by meaning.")
 @click.option("--drop-old", is_flag=True, help="Also remove the pattern indices of embedders used before.")
 @pass_session
-def migrate(session: Session, *, drop_old: bool) -> int:
+def migrate(session: Session, /, *, drop_old: bool) -> int:
     """Make every lesson findable by meaning under the active embedder.
 
     Needed after the embedder was changed or another program wrote to the store. Running it again embeds
@@ -87,19 +87,30 @@ def migrate(session: Session, *, drop_old: bool) -> int:
 
 @click.command(short_help="Compact the store and refresh its indices.")
 @pass_session
-def maintain(session: Session) -> int:
-    """Compact the store, refresh its indices and remove old versions from disk."""
+def maintain(session: Session, /) -> int:
+    """Compact the store, refresh its indices and remove old versions from disk.
+
+    Without a terminal: one collection per line, with tabs between rows, fragments before and after, old
+    versions removed, bytes freed and name.
+    """
     output = session.output
     with session.open(migrate=False) as hood:
         report = hood.maintain()
     if output.json:
         output.document(report.to_dict())
     else:
-        for name, found in report.collections.items():
-            output.facts([(f"{name}.{key}", str(value)) for key, value in found.items()])
+        output.table(
+            ("rows", "fragments before", "after", "old versions removed", "freed", "collection"),
+            [_upkeep_row(name, found) for name, found in report.collections.items()],
+        )
         if report.migration is not None:
             output.facts(_migration_facts(report.migration))
     return 0 if report.migration is None or report.migration.complete else 1
+
+
+def _upkeep_row(name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
+    counts = ("rows", "fragments_before", "fragments_after", "old_versions_removed")
+    return (*(str(found.get(key, "")) for key in counts), size(found.get("bytes_freed", 0)), name)
 
 
 def _status_facts(found: Status) -> list[tuple[str, str]]:

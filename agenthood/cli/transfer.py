@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Write lessons and episodes as JSON lines.")
 @click.argument("file", default="-", metavar="[FILE|-]", type=click.Path(dir_okay=False, allow_dash=True))
 @pass_session
-def export(session: Session, file: str) -> None:
+def export(session: Session, /, file: str) -> None:
     """Write all lessons and episodes as JSON lines to FILE, or to standard output.
 
     FILE is replaced only once everything is written, so a failed export leaves the old one as it was. The
@@ -34,9 +34,9 @@ def export(session: Session, file: str) -> None:
     with ExitStack() as stack:
         # The store first: without one, an existing file must not be touched.
         hood = stack.enter_context(session.open(migrate=False))
-        advance = stack.enter_context(progress("Exporting", quiet=output.quiet))
+        stack.enter_context(progress("Exporting", quiet=output.quiet))
         target = stack.enter_context(_standard_output() if file == "-" else _replaced(Path(file)))
-        written = hood.export(target, on_progress=advance)
+        written = hood.export(target)
     if file != "-" and output.json:
         output.document({"file": file, "lines": written})
     else:
@@ -46,7 +46,7 @@ def export(session: Session, file: str) -> None:
 @click.command("import", short_help="Read what export wrote.")
 @click.argument("file", metavar="FILE|-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @pass_session
-def import_(session: Session, file: str) -> int:
+def import_(session: Session, /, file: str) -> int:
     """Read what `agenthood export` wrote from FILE, or from standard input if FILE is -.
 
     What is already there is skipped, and lessons that are there with other evidence are merged, so importing

@@ -1,0 +1,106 @@
+"""Values of the configuration turned into what settings hold, or into an error that says where they are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agenthood.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value and where it came from, for the error about it."""
+
+    value: Any = field(repr=False)
+    source: str
+
+
+def threshold(value: object, source: str) -> float:
+    """`value` as a number in [0, 1].
+
+    Args:
+        value: a number, or a text that is one.
+        source: where it came from, for the error.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    number = _float(value, source)
+    if not 0.0 <= number <= 1.0:
+        raise ConfigError(
+            f"{source} must be a number in [0, 1], not {value!r:.40}: the default is a good start"
+        )
+    return number
+
+
+def _float(value: object, source: str) -> float:
+    try:
+        number = (
+            float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+        )
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigError(f"{source} must be a finite number, not {value!r:.40}: correct it")
+    return number
+
+
+def _text(found: Value) -> str:
+    if not isinstance(found.value, str) or not found.value.strip():
+        raise ConfigError(f"{found.source} must be text that is not empty: correct it or leave it out")
+    return found.value.strip()
+
+
+def _prefix(found: Value) -> str:
+    if not isinstance(found.value, str):
+        raise ConfigError(f"{found.source} must be text, not {found.value!r:.40}: correct it or leave it out")
+    return found.value
+
+
+def _flag(found: Value) -> bool:
+    if not isinstance(found.value, bool):
+        raise ConfigError(f"{found.source} must be true or false, not {found.value!r:.40}: correct it")
+    return found.value
+
+
+def _seconds(found: Value) -> float:
+    number = _float(found.value, found.source)
+    if number <= 0:
+        raise ConfigError(
+            f"{found.source} must be above 0, not {found.value!r:.40}: correct it or leave it out"
+        )
+    return number
+
+
+def _whole(minimum: int) -> Callable[[Value], int]:
+    def convert(found: Value) -> int:
+        number = _float(found.value, found.source)
+        if number != int(number) or number < minimum:
+            raise ConfigError(
+                f"{found.source} must be a whole number from {minimum}, not {found.value!r:.40}: correct it"
+            )
+        return int(number)
+
+    return convert
+
+
+CONVERTERS: dict[str, Callable[[Value], Any]] = {
+    "kind": _text,
+    "model": _text,
+    "base_url": _text,
+    "api_key": _text,
+    "dimension": _whole(1),
+    "revision": _text,
+    "timeout": _seconds,
+    "batch_size": _whole(1),
+    "concurrency": _whole(1),
+    "max_retries": _whole(0),
+    "send_dimensions": _flag,
+    "query_prefix": _prefix,
+    "document_prefix": _prefix,
+}
