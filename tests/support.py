@@ -10,11 +10,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+
+from agenthood.formats import hash_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy.typing as npt
+
+DIMENSION = 1536
+CREATED = "2026-06-01T00:02:28.000Z"
+PATTERN_METADATA = '{"type":"learned_pattern"}'
 NODE_FOLDER = Path(__file__).parent / "node"
 NODE_TIMEOUT = 60.0
 """Seconds one call may take; a usual one takes about 0.3."""
@@ -52,6 +60,29 @@ def node_rows(folder: Path) -> dict[str, dict[str, Any]]:
     by_id = {row["id"]: row for row in rows}
     assert len(by_id) == len(rows), "several rows have the same id"
     return by_id
+
+
+def node_scores(folder: Path, vector: npt.NDArray[np.float32], limit: int = 10) -> dict[str, float]:
+    """What the TypeScript program finds near `vector`: id -> its score, best first."""
+    found = node_store("search", folder, {"vector": vector.tolist(), "limit": limit})
+    return {hit["id"]: hit["score"] for hit in found}
+
+
+def unit_vector(seed: int) -> npt.NDArray[np.float32]:
+    """float32 (1536,) of unit length, the same for the same seed."""
+    values = np.random.default_rng(seed).standard_normal(DIMENSION)
+    return (values / np.linalg.norm(values)).astype(np.float32)
+
+
+def pattern_row(text: str, seed: int) -> dict[str, Any]:
+    """A pattern row as JSON, as the TypeScript program writes it."""
+    return {
+        "id": f"pattern:{hash_pattern(text)}",
+        "content": text,
+        "metadata": PATTERN_METADATA,
+        "created_at": CREATED,
+        "vector": unit_vector(seed).tolist(),
+    }
 
 
 def require_node() -> None:

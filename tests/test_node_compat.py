@@ -18,14 +18,22 @@ from agenthood.formats import hash_pattern
 from agenthood.stores.base import SHARED, Record
 from agenthood.stores.filters import Equals
 from agenthood.stores.lance import LanceStore
-from support import node_rows, node_store, node_write, require_node
+from support import (
+    CREATED,
+    DIMENSION,
+    PATTERN_METADATA,
+    node_rows,
+    node_scores,
+    node_store,
+    node_write,
+    pattern_row,
+    require_node,
+    unit_vector,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DIMENSION = 1536
-CREATED = "2026-06-01T00:02:28.000Z"
-PATTERN_METADATA = '{"type":"learned_pattern"}'
 COLUMNS = [
     {"name": "id", "type": "Utf8", "nullable": False},
     {"name": "vector", "type": f"FixedSizeList[{DIMENSION}]<Float32>", "nullable": True},
@@ -73,34 +81,11 @@ async def store(folder: Path):
     await opened.close()
 
 
-def unit_vector(seed: int) -> np.ndarray:
-    """float32 (1536,) of unit length, the same for the same seed."""
-    values = np.random.default_rng(seed).standard_normal(DIMENSION)
-    return (values / np.linalg.norm(values)).astype(np.float32)
-
-
-def pattern_row(text: str, seed: int) -> dict[str, Any]:
-    """A pattern row as JSON, as the TypeScript program writes it."""
-    return {
-        "id": f"pattern:{hash_pattern(text)}",
-        "content": text,
-        "metadata": PATTERN_METADATA,
-        "created_at": CREATED,
-        "vector": unit_vector(seed).tolist(),
-    }
-
-
 def pattern_record(text: str, seed: int) -> Record:
-    """The same row as a record."""
+    """The row of `pattern_row` as a record."""
     return Record(
         f"pattern:{hash_pattern(text)}", text, json.loads(PATTERN_METADATA), CREATED, vector=unit_vector(seed)
     )
-
-
-def scores(folder: Path, seed: int, limit: int = 10) -> dict[str, float]:
-    """What the TypeScript program finds near `unit_vector(seed)`: id -> its score, best first."""
-    found = node_store("search", folder, {"vector": unit_vector(seed).tolist(), "limit": limit})
-    return {hit["id"]: hit["score"] for hit in found}
 
 
 def open_raw(folder: Path) -> Any:
@@ -201,10 +186,10 @@ async def test_an_open_store_sees_what_node_writes(folder, store):
 async def test_node_scores_as_before_after_python_wrote(folder, store):
     """Scores of rows that Python left alone are the same before and after its writes and maintenance."""
     node_write(folder, [pattern_row(f"learned:a:b:{n}", n) for n in range(20)])
-    before = scores(folder, 3, limit=20)
+    before = node_scores(folder, unit_vector(3), limit=20)
     await store.upsert(SHARED, [pattern_record(f"learned:a:b:more {n}", 100 + n) for n in range(20)])
     await store.maintain(SHARED)
-    after = scores(folder, 3, limit=40)
+    after = node_scores(folder, unit_vector(3), limit=40)
     assert len(after) == 40
     assert {id_: after[id_] for id_ in before} == pytest.approx(before, abs=1e-6)
     assert next(iter(after.items())) == (
@@ -217,7 +202,7 @@ async def test_node_finds_what_python_wrote(folder, store):
     """The TypeScript search finds Python's patterns by its own filter, and no other row."""
     keyed = Record("ltm:learnings/v1:x", "{}", {"type": "long_term"}, CREATED, vector=unit_vector(7))
     await store.upsert(SHARED, [pattern_record("learned:a:b:it's", 7), keyed])
-    assert scores(folder, 7) == {
+    assert node_scores(folder, unit_vector(7)) == {
         f"pattern:{hash_pattern(chr(39).join(['learned:a:b:it', 's']))}": pytest.approx(1)
     }
 
@@ -234,7 +219,7 @@ async def test_node_goes_on_writing_after_python_maintained(folder, store):
     assert sorted(seen.values()) == [f"learned:a:b:{n}" for n in ("0", "1", "3", "4", "from node")]
     records = [record async for batch in store.scan(SHARED) for record in batch]
     assert {record.id: record.content for record in records} == seen
-    assert scores(folder, 51, limit=1) == {
+    assert node_scores(folder, unit_vector(51), limit=1) == {
         f"pattern:{hash_pattern('learned:a:b:1')}": pytest.approx(1, abs=1e-6)
     }
 
@@ -242,16 +227,16 @@ async def test_node_goes_on_writing_after_python_maintained(folder, store):
 def test_node_uses_and_keeps_an_index_that_python_built(folder):
     """An exact l2 index made by Python is listed by Node, gives the same scores, takes Node's new rows."""
     node_write(folder, [pattern_row(f"learned:a:b:{n}", n) for n in range(300)])
-    before = scores(folder, 3, limit=5)
+    before = node_scores(folder, unit_vector(3), limit=5)
     config = lancedb.index.IvfFlat(distance_type="l2", num_partitions=1)
     open_raw(folder).create_index("vector", config=config)
     assert {index["type"] for index in node_store("indices", folder)} == {"IvfFlat"}
-    assert scores(folder, 3, limit=5) == pytest.approx(before, abs=1e-6)
+    assert node_scores(folder, unit_vector(3), limit=5) == pytest.approx(before, abs=1e-6)
     node_write(folder, [pattern_row("learned:a:b:from node", 500)])
-    assert scores(folder, 500, limit=1) == {
+    assert node_scores(folder, unit_vector(500), limit=1) == {
         f"pattern:{hash_pattern('learned:a:b:from node')}": pytest.approx(1, abs=1e-6)
     }
-    assert scores(folder, 3, limit=5) == pytest.approx(before, abs=1e-6)
+    assert node_scores(folder, unit_vector(3), limit=5) == pytest.approx(before, abs=1e-6)
 
 
 def test_node_scores_the_golden_store_as_the_program_did(golden_store, shared):
