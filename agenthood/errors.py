@@ -7,10 +7,17 @@
     │   └── InvalidRecordError   a record no backend may see (also names the record's id)
     ├── StoreError               the store answered, and refused
     │   └── StoreUnavailableError  the store could not be reached, opened or written to
-    └── EmbeddingError           the embedder could not answer
-        ├── EmbedderUnavailableError  unreachable, timed out, refused the key, missing weights
-        ├── EmbeddingResponseError    it answered with something unusable
-        └── EmbeddingSpaceError       it answers differently from when the space was created
+    ├── EmbeddingError           the embedder could not answer
+    │   ├── EmbedderUnavailableError  unreachable, timed out, refused the key, missing weights
+    │   ├── EmbeddingResponseError    it answered with something unusable
+    │   └── EmbeddingSpaceError       it answers differently from when the space was created
+    └── ProviderError            the provider of a chat model gave no reply (names provider and model)
+        ├── MissingKeyError          no key was found; nothing was sent
+        ├── ProviderAuthError        the key was refused
+        ├── ProviderRateLimitError   too many requests (knows when to come back, if the provider said)
+        ├── ProviderUnavailableError unreachable, timed out, overloaded, or the answer broke off
+        ├── ProviderRequestError     it refused the request itself: too long, an unknown model
+        └── ProviderResponseError    it answered with something unusable
 
 Messages name what was wrong with `repr` of the value, and the next step. None holds a secret.
 """
@@ -81,3 +88,76 @@ class EmbeddingResponseError(EmbeddingError):
 
 class EmbeddingSpaceError(EmbeddingError):
     """The model behind an embedding space now answers differently from when the space was created."""
+
+
+class ProviderError(AgenthoodError):
+    """The provider of a chat model gave no reply.
+
+    Attributes:
+        provider: the provider's name, such as `anthropic`; empty if none was chosen.
+        model: the model that was asked; empty if none was chosen.
+        retryable: the same request may succeed at the same provider later.
+        elsewhere: the same request may succeed at another provider.
+    """
+
+    retryable: bool = False
+    elsewhere: bool = False
+
+    def __init__(self, message: str, *, provider: str = "", model: str = "") -> None:
+        self.provider = provider
+        self.model = model
+        super().__init__(message)
+
+
+class MissingKeyError(ProviderError):
+    """No key was found, so nothing was sent; the message says which variable to set."""
+
+    elsewhere = True
+
+
+class ProviderAuthError(ProviderError):
+    """The provider refused the key, or what the key may do (401, 403)."""
+
+    elsewhere = True
+
+
+class ProviderRateLimitError(ProviderError):
+    """The provider asks to slow down (429).
+
+    Attributes:
+        retry_after: seconds to wait as the provider said, at least 0; None if it did not say.
+    """
+
+    retryable = True
+    elsewhere = True
+
+    def __init__(
+        self, message: str, *, provider: str = "", model: str = "", retry_after: float | None = None
+    ) -> None:
+        self.retry_after = retry_after
+        super().__init__(message, provider=provider, model=model)
+
+
+class ProviderUnavailableError(ProviderError):
+    """The provider cannot be reached, took too long, is overloaded (5xx), or its answer broke off."""
+
+    retryable = True
+    elsewhere = True
+
+
+class ProviderRequestError(ProviderError):
+    """The provider refused the request itself; sending it again changes nothing.
+
+    `elsewhere` is True only where the fault lies in what this provider has: no such model, no credit.
+    """
+
+    def __init__(self, message: str, *, provider: str = "", model: str = "", elsewhere: bool = False) -> None:
+        self.elsewhere = elsewhere
+        super().__init__(message, provider=provider, model=model)
+
+
+class ProviderResponseError(ProviderError):
+    """The provider answered with something unusable: no JSON, no choices, an unknown shape."""
+
+    retryable = True
+    elsewhere = True
