@@ -118,6 +118,16 @@ async def test_node_finds_what_the_engine_learned(home):
         assert rows[id_]["metadata"].startswith('{"type":"learned_pattern",')
 
 
+async def test_node_finds_what_the_engine_migrated(home):
+    """A migrated lesson is found by the bare episode's vector too, and the row Node made is the one replaced."""
+    folder = home / "memory"
+    node_write(folder, [lesson_row(EPISODES[0]), pattern_row(pattern_of(EPISODES[0]), 1)])
+    async with opened(home, DIMENSION):
+        vector = (await HashedEmbedder(dimension=DIMENSION).embed(EPISODES[:1]))[0]
+    id_ = f"pattern:{hash_pattern(pattern_of(EPISODES[0]))}"
+    assert node_scores(folder, vector) == {id_: pytest.approx(1, abs=1e-6)}
+
+
 @pytest.mark.parametrize(("dimension", "start_migration"), [(512, True), (DIMENSION, False)])
 async def test_rows_left_alone_score_as_before(home, dimension, start_migration):
     """Learning, maintenance and migration into another space leave the scores of Node's patterns alone."""
