@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 # BM25 constants as in Robertson & Zaragoza, "The Probabilistic Relevance Framework" (2009); the usual defaults.
 K1 = 1.2
 B = 0.75
-SEMANTIC_WEIGHT = 0.3
-"""Share of meaning in the coverage score; measured on commit subjects and changelog texts, flat from 0.25 to 0.4."""
+SEMANTIC_WEIGHT = 0.25
+"""Share of meaning in the coverage score; `benchmarks/quality.py` measures it on wording and across languages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,19 @@ def bm25(query: Sequence[str], document: Sequence[str], corpus: Corpus) -> float
 
 
 def best_bm25(query: Sequence[str], corpus: Corpus) -> float:
-    """What no document can exceed: the sum of idf * (k1 + 1) over all distinct query terms, also unmatched ones."""
-    return math.fsum(corpus.idf(term) * (K1 + 1) for term in dict.fromkeys(query))
+    """The best bm25 the query could reach: idf * (k1 + 1) over its rarest terms, also those no record holds.
+
+    As many terms count as a record of average length holds. With all terms a query longer than the records, such as
+    a paragraph about lessons of a line, could reach its best nowhere, and keywords would hardly count.
+    """
+    reachable = sorted((corpus.idf(term) for term in dict.fromkeys(query)), reverse=True)
+    return math.fsum(reachable[: max(1, round(corpus.average_length))]) * (K1 + 1)
 
 
 def coverage(cosine: float | None, keyword: float, best: float, q50: float) -> float:
     """The score a recall ranks by, at most 1.
 
-    0.3 * (cos - q50) / (1 - q50) + 0.7 * bm25 / the best bm25 the query could reach. Both halves are relative
+    0.25 * (cos - q50) / (1 - q50) + 0.75 * bm25 / the best bm25 the query could reach. Both halves are relative
     to the query, so when few of its words exist in the store, as across languages, meaning decides by itself.
 
     Args:
@@ -65,7 +70,7 @@ def coverage(cosine: float | None, keyword: float, best: float, q50: float) -> f
         best: `best_bm25` of the query.
         q50: median cosine of unrelated texts in the space.
     """
-    lexical = keyword / best if best > 0 else 0.0
+    lexical = min(1.0, keyword / best) if best > 0 else 0.0
     if cosine is None:
         return round((1 - SEMANTIC_WEIGHT) * lexical, 6)
     semantic = (cosine - q50) / (1 - q50)
