@@ -117,7 +117,7 @@ class ChatModel(Protocol):
         """The model's name as the provider knows it."""
         ...
 
-    async def reply(  # noqa: PLR0913  (every part of a request by name)
+    async def reply(
         self,
         *,
         system: str,
