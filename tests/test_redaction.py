@@ -88,6 +88,7 @@ ORDINARY = [
     "api_key=os.environ['OPENAI_API_KEY']",
     "api_key=os.getenv('X')",
     "token = get_token(user)",
+    "password=md5hex(x), api_key=env2['X']",
     "login(password=password, token=self.token)",
     "login(user, password=user_password)",
     "max_tokens=100, tokens: 4096, token_count = 15000",
