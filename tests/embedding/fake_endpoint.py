@@ -84,12 +84,12 @@ def data_of(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[Any, 
 
 def status(code: int, body: object = b"", **headers: str) -> Callable[[Any, dict[str, Any]], None]:
     """Answer with a status."""
-    return lambda handler, request: answer(handler, code, body, **headers)
+    return lambda handler, _: answer(handler, code, body, **headers)
 
 
 def raw(body: bytes) -> Callable[[Any, dict[str, Any]], None]:
     """Answer 200 with these bytes."""
-    return lambda handler, request: answer(handler, 200, body)
+    return lambda handler, _: answer(handler, 200, body)
 
 
 def hang(handler: Any, request: dict[str, Any]) -> None:

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
+from agenthood.embedding.base import Embedder, unit_rows
+from agenthood.embedding.http import HttpEmbedder
+from agenthood.embedding.wire import Address, retry_wait
+from agenthood.errors import ConfigError, EmbedderUnavailableError, EmbeddingError, EmbeddingResponseError
 from embedding.fake_endpoint import (
     DIMENSION,
     Server,
@@ -24,11 +29,6 @@ from embedding.fake_endpoint import (
     status,
     vectors,
 )
-
-from agenthood.embedding.base import Embedder, unit_rows
-from agenthood.embedding.http import HttpEmbedder
-from agenthood.embedding.wire import Address, retry_wait
-from agenthood.errors import ConfigError, EmbedderUnavailableError, EmbeddingError, EmbeddingResponseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,6 +115,8 @@ def test_long_texts_are_cut_and_surrogates_replaced(server: Server):
     """What no tokenizer takes is cleaned before it is sent."""
     embed(make(server), ["x" * 9_000, "half \ud83d emoji"])
     assert server.requests[0]["input"] == ["x" * 4_000, "half \ufffd emoji"]
+    embed(make(server, document_prefix="passage: "), ["x" * 9_000])
+    assert server.requests[1]["input"] == ["passage: " + "x" * 4_000]
 
 
 @pytest.mark.parametrize(
@@ -132,10 +134,10 @@ def test_long_texts_are_cut_and_surrogates_replaced(server: Server):
         (data_of(lambda d: [{**r, "embedding": ["x"]} for r in d]), "list of numbers"),
         (data_of(lambda d: [{**r, "embedding": "%%%"} for r in d]), "base64"),
         (data_of(lambda d: [{**r, "embedding": [float("nan")] * DIMENSION} for r in d]), "NaN"),
-        (data_of(lambda d: [{**r, "embedding": [None] * DIMENSION} for r in d]), "NaN"),
+        (data_of(lambda d: [{**r, "embedding": [None, *r["embedding"][1:]]} for r in d]), "NaN"),
         (data_of(lambda d: [{**r, "embedding": [1e308] * DIMENSION} for r in d]), "large"),
-        (data_of(lambda d: [1, 2, 3]), "not the JSON"),
-        (data_of(lambda d: None), "not the JSON"),
+        (data_of(lambda _: [1, 2, 3]), "not the JSON"),
+        (data_of(lambda _: None), "not the JSON"),
         (raw(b"<html>welcome</html>"), "not the JSON"),
         (raw(b'{"data": ['), "not the JSON"),
         (raw(b"[" * 50_000), "not the JSON"),
@@ -190,6 +192,15 @@ def test_a_pause_beyond_the_deadline_fails_now(server: Server):
     assert time.monotonic() - start < 2
 
 
+def test_no_pause_follows_the_last_attempt(server: Server):
+    """When no further attempt is allowed the failure is reported at once."""
+    server.faults = [status(503, Retry_After="2")]
+    start = time.monotonic()
+    with pytest.raises(EmbedderUnavailableError, match="attempt 1 of 1"):
+        embed(make(server, max_retries=0))
+    assert time.monotonic() - start < 1.5
+
+
 def test_pauses_grow_with_jitter_and_a_cap():
     """Own pauses double and vary; the server may lengthen them to 20 s, in seconds or by date."""
     for attempt, most in ((1, 0.5), (2, 1.0), (3, 2.0)):
@@ -226,7 +237,7 @@ def test_nobody_listening_is_unavailable_and_says_what_to_do():
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
     options: dict[str, Any] = {"base_url": url, "dimension": 8, "max_retries": 1, "backoff": 0.01}
-    with pytest.raises(EmbedderUnavailableError, match="not reached .*attempt 2 of 2.*base_url"):
+    with pytest.raises(EmbedderUnavailableError, match=r"not reached .*attempt 2 of 2.*base_url"):
         embed(HttpEmbedder("m", **options))
     with pytest.raises(EmbedderUnavailableError, match="ollama serve"):
         embed(HttpEmbedder("m", backend="ollama", **options))

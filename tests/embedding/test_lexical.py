@@ -99,6 +99,8 @@ def test_chinese_pairs_are_features():
     base, swapped, other = lexical_vectors(["登录测试失败", "失败测试登录", "天气很好"])
     assert 0.5 < base @ swapped < 1
     assert base @ other < 0.2
+    apart, turned = lexical_vectors(["登 x 录", "录 x 登"])
+    assert (apart == turned).all()  # a word in between parts a pair
 
 
 def test_salt_and_dimension_make_other_vectors():

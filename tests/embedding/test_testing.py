@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from agenthood.embedding.base import Embedder
 from agenthood.embedding.testing import HashedEmbedder
 from agenthood.errors import EmbedderUnavailableError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def embed(embedder: HashedEmbedder, texts: list[str]) -> np.ndarray:
