@@ -48,6 +48,23 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Native:
+    """A reply as its provider wrote it, for what the other fields cannot hold, such as signed thinking.
+
+    Models that think refuse to go on without it. It goes back unchanged to the same model, and to no other.
+
+    Attributes:
+        provider: who wrote it.
+        model: the model that wrote it.
+        content: its parts in that provider's format.
+    """
+
+    provider: str
+    model: str
+    content: tuple[Mapping[str, Any], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One turn of the conversation; the system prompt is none.
 
@@ -57,6 +74,7 @@ class Message:
         tool_calls: what the assistant wants called; empty for other roles.
         tool_call_id: the call that a `tool` message answers; None for other roles.
         is_error: the tool failed; `text` says how.
+        native: an assistant's turn as its provider wrote it; None where text and calls say all.
     """
 
     role: Role
@@ -64,6 +82,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     is_error: bool = False
+    native: Native | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +108,7 @@ class Reply:
         usage: tokens of this reply, those of the prompt included.
         provider: who answered, which after a failover is another than the first choice.
         model: the model that answered, as it was asked for.
+        native: the reply as the provider wrote it; None where text and calls say all.
     """
 
     text: str
@@ -97,10 +117,11 @@ class Reply:
     usage: Usage = Usage()
     provider: str = ""
     model: str = ""
+    native: Native | None = None
 
     def message(self) -> Message:
         """The reply as the assistant's turn, to be put after the messages it answered."""
-        return Message("assistant", self.text, self.tool_calls)
+        return Message("assistant", self.text, self.tool_calls, native=self.native)
 
 
 @runtime_checkable
