@@ -10,9 +10,6 @@ from agenthood.cli.text import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_WIDTH_OF_TEXT = 30
-"""Columns of a terminal that a lesson's text gets at least, however wide the others would like to be."""
-
 
 class Output:
     """Writes answers to standard output and everything else to standard error.
@@ -39,7 +36,7 @@ class Output:
     ) -> None:
         """Rows of texts: a table at a terminal, otherwise one line per row with tabs between the columns.
 
-        Every cell is made safe to show. The last column takes what width is left.
+        Every cell is made safe to show.
 
         Args:
             columns: the headings, for a terminal.
@@ -121,9 +118,8 @@ def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], details: 
     from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns[:-1]:
+    for name in columns:
         table.add_column(name, overflow="fold")
-    table.add_column(columns[-1], overflow="fold", ratio=1, min_width=_WIDTH_OF_TEXT)
     for number, row in enumerate(rows):
         cells = [Text(cell) for cell in row]  # Text, not str: markup in a lesson stays what it is
         if details:

@@ -133,19 +133,18 @@ def _print_lessons(found: Sequence[Lesson], output: Output) -> None:
         )
     elif found:
         output.table(
-            ("kind", "mean", "evidence", "by", "last seen", "lesson"),
+            ("kind", "mean", "evidence", "by", "lesson"),
             [
                 (
                     HEADINGS[o.kind],
                     f"{o.mean:.2f}",
                     str(o.evidence),
                     f"{o.member}/{o.skill}",
-                    o.last_seen[:10],
                     o.text,
                 )
                 for o in found
             ],
-            details=[o.id for o in found],
+            details=[f"{o.id}  {o.last_seen[:10]}" for o in found],
         )
 
 

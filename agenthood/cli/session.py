@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import click
 
 from agenthood.cli.output import Output
+from agenthood.cli.text import counted
 from agenthood.errors import StoreError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from agenthood import Hood
     from agenthood.config import Settings
+    from agenthood.records import MigrationReport
 
 DEFAULT_DIRECTORY = ".agenthood"
 
@@ -85,7 +87,16 @@ class Session:
             logged_to(self.output.warn),
             agenthood.open(self.path, settings=settings, start_migration=migrate) as hood,
         ):
+            _warn_of_pending(hood.migration, self.output)
             yield hood
+
+
+def _warn_of_pending(migration: MigrationReport | None, output: Output) -> None:
+    """Say that lessons are still missing from look-ups, which would otherwise look like having none."""
+    if migration is not None and not migration.complete:
+        count = counted(migration.remaining, "lesson")
+        why = f" ({migration.reason})" if migration.reason else ""
+        output.warn(f"{count} cannot be found by meaning yet{why}: run agenthood migrate")
 
 
 def pass_session(

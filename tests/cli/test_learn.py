@@ -1,0 +1,196 @@
+"""`agenthood learn`: what is learned, what is refused, and that nothing is lost in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import agenthood
+from cli_support import Run, at_terminal, read_terminal, spawn
+
+GOOD = {
+    "episode": "fixed the flaky login test by mocking the clock",
+    "score": 0.95,
+    "member": "dev",
+    "skill": "test",
+}
+BAD = {"episode": "deployed on friday without a rollback plan", "scores": {"tests": 0.2, "review": 0.0}}
+MIXED = [
+    json.dumps(GOOD).encode() + b"\r\n",
+    b"not json\n",
+    b"\n",
+    json.dumps(BAD).encode() + b"\n",
+    b'{"episode": "half way", "score": 0.5}\n',
+    b'{"episode": "\xff", "score": 1}\n',
+    b'{"episode": "out of range", "score": 2}\n',
+    b'{"episode": "nul \\u0000", "score": 1}\n',
+    b'{"episode": "last line without newline", "score": 1, "outcome": "ok"}',
+]
+REFUSED = [2, 6, 7, 8]
+
+
+def test_good_lines_are_learned_and_bad_ones_reported_and_kept(run: Run, store: Path, tmp_path: Path) -> None:
+    """One bad line costs only itself: it is named by number, kept byte for byte, and the exit code is 1."""
+    file = tmp_path / "episodes.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + b"".join(MIXED))
+    rejects = tmp_path / "rejects.jsonl"
+    done = run("learn", file, "--rejects", rejects)
+    assert done.code == 1
+    assert done.facts == {"stored": "3", "merged": "0", "pending": "0", "skipped": "1", "rejected": "4"}
+    assert [line.split(":")[1].strip() for line in done.err.splitlines()] == [f"line {n}" for n in REFUSED]
+    assert rejects.read_bytes() == b"".join(MIXED[number - 1] for number in REFUSED)
+    with agenthood.open(store) as hood:
+        lessons = {lesson.text: lesson for lesson in hood.lessons()}
+        assert hood.status().episodes == 4
+    assert lessons.keys() == {GOOD["episode"], BAD["episode"], "last line without newline"}
+    assert lessons[BAD["episode"]].kind == "antipattern"
+    assert lessons[GOOD["episode"]].member == "dev"
+
+
+def test_json_has_one_receipt_per_line_in_order(run: Run) -> None:
+    """Programs get the fate of every line that is not blank, with its number."""
+    done = run("--json", "learn", "-", stdin=b"".join(MIXED))
+    receipts = [json.loads(line) for line in done.out.splitlines()]
+    assert done.code == 1
+    assert [receipt["line"] for receipt in receipts] == [1, 2, 4, 5, 6, 7, 8, 9]
+    assert [receipt["line"] for receipt in receipts if receipt["status"] == "rejected"] == REFUSED
+    assert all(receipt["reason"] for receipt in receipts if receipt["status"] == "rejected")
+    assert receipts[0]["id"].startswith("ltm:learnings/v1:")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 500])
+def test_batches_make_no_difference(run: Run, store: Path, batch: int) -> None:
+    """The same line again is merged, in the same batch or the next."""
+    done = run("learn", "-", "--batch", batch, stdin=(json.dumps(GOOD) + "\n") * 5)
+    assert (done.code, done.facts["stored"], done.facts["merged"]) == (0, "1", "4")
+    with agenthood.open(store) as hood:
+        assert [lesson.evidence for lesson in hood.lessons()] == [5]
+
+
+def test_one_episode_can_be_given_by_options(run: Run, store: Path) -> None:
+    """All fields have an option; the receipt is printed."""
+    options = [
+        "--outcome",
+        "green",
+        "--member",
+        "dev",
+        "--skill",
+        "test",
+        "--timestamp",
+        "2026-06-01T12:00:00Z",
+    ]
+    done = run("learn", "--episode", GOOD["episode"], "--score", 0.9, *options)
+    assert done.code == 0
+    assert done.rows[0][0] == "stored"
+    assert run("learn", "--episode", GOOD["episode"], "--score", 1, *options).out.startswith("merged\t")
+    with agenthood.open(store) as hood:
+        (lesson,) = hood.lessons()
+    assert (lesson.member, lesson.skill, lesson.first_seen) == ("dev", "test", "2026-06-01T12:00:00.000Z")
+    assert lesson.evidence == 2
+
+
+@pytest.mark.parametrize("score", ["1.5", "nan", "-0.1"])
+def test_one_episode_that_is_refused_fails(run: Run, store: Path, score: str) -> None:
+    """An unusable score is exit code 1 and a reason, and nothing is stored."""
+    done = run("learn", "--episode", "x", f"--score={score}")
+    assert (done.code, done.out) == (1, "")
+    assert "rejected: " in done.err
+    with agenthood.open(store) as hood:
+        assert hood.lessons() == []
+
+
+def test_unknown_keys_are_reported_once(run: Run) -> None:
+    """A mistyped key is named with what was meant, not once per line."""
+    done = run("learn", "-", stdin='{"episode": "a", "scroe": 1}\n' * 3)
+    assert done.code == 0
+    assert done.err == (
+        "agenthood: warning: unknown key 'scroe' ignored in 3 lines, the first of them line 1; did you mean 'score'?\n"
+    )
+    assert run("-q", "learn", "-", stdin='{"episode": "a", "scroe": 1}\n').err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give FILE, - for standard input, or --episode TEXT."),
+        (["-", "--episode", "x"], "not both."),
+        (["-", "--score", "1"], "--score goes with --episode"),
+        (["--episode", "x", "--rejects", "r"], "--rejects is about"),
+        (["absent.jsonl"], "'absent.jsonl' does not exist."),
+        (["--episode", "x", "--timestamp", "yesterday"], "is not a time"),
+        (["-", "--batch", "0"], "0 is not in the range"),
+    ],
+)
+def test_misuse_is_exit_code_2(run: Run, store: Path, arguments: list[str], message: str) -> None:
+    """The line says what is wrong and where help is; no store is made."""
+    done = run("learn", *arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert done.err.startswith("agenthood: error: ")
+    assert done.err.endswith("See agenthood learn --help\n")
+    assert not store.exists()
+
+
+def test_rejects_never_overwrite_lines(run: Run, tmp_path: Path) -> None:
+    """Neither the file being learned nor what an earlier run left may be the file of rejects."""
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(b"bad\n")
+    assert "is the file being learned" in run("learn", file, "--rejects", file).err
+    assert run("learn", file, "--rejects", tmp_path / "out").code == 1
+    again = run("learn", file, "--rejects", tmp_path / "out")
+    assert again.code == 1
+    assert "is not empty" in again.err
+    assert file.read_bytes() == (tmp_path / "out").read_bytes() == b"bad\n"
+
+
+def test_an_empty_file_is_no_error(run: Run, tmp_path: Path) -> None:
+    """No line, no lesson, nothing wrong."""
+    done = run("learn", "-", "--rejects", tmp_path / "rejects")
+    assert done.code == 0
+    assert set(done.facts.values()) == {"0"}
+    assert (tmp_path / "rejects").read_bytes() == b""
+
+
+def test_ctrl_c_keeps_what_was_learned_and_says_where_to_go_on(store: Path) -> None:
+    """Interrupted while waiting for input: exit code 130, no traceback, and the settled lines are in the store."""
+    process = spawn("--dir", store, "--json", "learn", "-", "--batch", 1, stdin=-1)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(GOOD).encode() + b"\n")
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["status"] == "stored"  # it now waits for more
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped: line 1 was the last one settled" in err.decode()
+    assert err.decode().endswith("agenthood: error: interrupted\n")
+    assert "Traceback" not in err.decode()
+    with agenthood.open(store) as hood:
+        assert len(hood.lessons()) == 1
+
+
+def test_progress_is_shown_at_a_terminal_only(store: Path, tmp_path: Path, run: Run) -> None:
+    """People see a bar on long work, pipes do not."""
+    file = tmp_path / "in.jsonl"
+    file.write_text("".join(json.dumps({"episode": f"episode {i}", "score": 0.5}) + "\n" for i in range(600)))
+    with at_terminal("--dir", store, "learn", file) as (process, ours):
+        assert "Learning" in read_terminal(ours)
+        assert process.wait(60) == 0
+    done = run("learn", file)
+    assert done.err == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_named_pipe_is_a_file(store: Path, tmp_path: Path) -> None:
+    """`agenthood learn <(generate)` reads what has no size."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = spawn("--dir", store, "learn", pipe)
+    pipe.write_bytes(json.dumps(GOOD).encode())
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert out.startswith(b"stored\t1\n")

@@ -1,0 +1,169 @@
+"""`agenthood recall` and `agenthood lessons`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agenthood.cli.filters import HEADINGS
+from agenthood.records import KINDS
+from cli_support import Run, at_terminal, read_terminal
+
+HOSTILE = "printed [bold red]markup[/bold red] and \x1b]0;owned\x07\x1b[2J\x1b[31mred\ttab\nline \u202egnp"
+EPISODES = [
+    {
+        "episode": "fixed the flaky login test by mocking the clock",
+        "score": 0.95,
+        "member": "dev",
+        "skill": "test",
+    },
+    {
+        "episode": "deployed on friday without a rollback plan",
+        "score": 0.1,
+        "member": "ops",
+        "skill": "deploy",
+    },
+    {"episode": HOSTILE, "score": 1.0, "member": "\x1b[31mdev", "skill": "te\tst"},
+]
+
+
+@pytest.fixture(autouse=True)
+def _learned(run: Run) -> None:
+    """Three lessons, one of them hostile."""
+    assert run("learn", "-", stdin="\n".join(map(json.dumps, EPISODES))).code == 0
+
+
+def test_a_pipe_gets_lines_with_tabs(run: Run) -> None:
+    """Without a terminal each lesson is one line of seven columns, and notes go to standard error."""
+    done = run("recall", "flaky", "login", "test", "--threshold", 0.6)
+    assert done.code == 0
+    ((kind, similarity, evidence, member, skill, id_, text),) = done.rows
+    assert (kind, evidence, member, skill) == ("learned", "1", "dev", "test")
+    assert 0.6 <= float(similarity) <= 1
+    assert id_.startswith("ltm:learnings/")
+    assert text == EPISODES[0]["episode"]
+    assert "near miss" in done.err
+
+
+def test_json_is_the_whole_recall(run: Run) -> None:
+    """Programs get every field, the near misses too."""
+    found = run("recall", "flaky login test", "--json").json
+    assert [lesson["text"] for lesson in found["lessons"]] == [EPISODES[0]["episode"]]
+    assert found["semantic"] is False
+    assert found["near_misses"] > 0
+    assert found["nearest_miss"] < found["threshold"] == 0.7
+
+
+def test_standard_input_is_looked_up(run: Run) -> None:
+    """`-` reads the text, for error messages of many lines."""
+    assert run("recall", "-", stdin="\ufefflogin test\nflaky\n").rows[0][-1] == EPISODES[0]["episode"]
+
+
+def test_nothing_found_is_no_failure(run: Run) -> None:
+    """The exit code is 0, and how near the best was is said."""
+    done = run("recall", "quantum chromodynamics", "--threshold", 1)
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("no lesson fits\n")
+    assert "below the threshold of 1.00, the nearest at 0." in done.err
+    assert run("-q", "recall", "quantum chromodynamics", "--threshold", 1).err == ""
+
+
+def test_without_a_store_a_recall_finds_nothing_and_makes_nothing(run: Run, tmp_path: Path) -> None:
+    """A run that asks first in a new project is not stopped; every other command says there is no store."""
+    absent = tmp_path / "absent"
+    done = run("recall", "x", directory=absent)
+    assert (done.code, done.out) == (0, "")
+    assert "there is no store at" in done.err
+    assert run("recall", "x", "--prompt", directory=absent).out == ""
+    for command in ["lessons", "status", "migrate", "maintain", "export"]:
+        failed = run(command, directory=absent)
+        assert (failed.code, failed.out) == (1, "")
+        assert "learn something first" in failed.err
+    assert not absent.exists()
+
+
+def test_prompt_prints_the_fenced_block_alone(run: Run) -> None:
+    """What goes into a prompt is exactly the block; nothing without lessons."""
+    done = run("recall", "flaky login test", "--prompt")
+    assert done.out.startswith("<agenthood-lessons>\n")
+    assert done.out.endswith("</agenthood-lessons>\n")
+    assert run("recall", "flaky login test", "--prompt", "--json").json["prompt"] + "\n" == done.out
+    assert run("recall", "zzz", "--prompt", "--threshold", 1).out == ""
+
+
+def test_filters_choose(run: Run) -> None:
+    """Kind, skill and text narrow the list; a recall takes kind and skill."""
+    assert [row[-1] for row in run("lessons", "--kind", "antipattern").rows] == [EPISODES[1]["episode"]]
+    assert [row[-1] for row in run("lessons", "--member", "dev").rows] == [EPISODES[0]["episode"]]
+    assert [row[-1] for row in run("lessons", "--contains", "FRIDAY").rows] == [EPISODES[1]["episode"]]
+    assert len(run("lessons", "--limit", 2).rows) == 2
+    assert run("lessons", "--skill", "none").err == "no lessons\n"
+    assert run("recall", "flaky login test", "--kind", "antipattern").out == ""
+    assert run("recall", "flaky login test", "--skill", "deploy").out == ""
+    assert tuple(HEADINGS) == KINDS
+
+
+@pytest.mark.parametrize(
+    "arguments", [["recall"], ["recall", "x", "--limit", "0"], ["lessons", "--kind", "good"]]
+)
+def test_misuse_is_exit_code_2(run: Run, arguments: list[str]) -> None:
+    """What the parser refuses is one line that names the help."""
+    done = run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert done.err.endswith(f"See agenthood {arguments[0]} --help\n")
+
+
+@pytest.mark.parametrize("arguments", [["recall", " "], ["recall", "x", "--threshold", "nan"]])
+def test_what_the_engine_refuses_is_exit_code_1(run: Run, arguments: list[str]) -> None:
+    """An empty text or a threshold that is no number is refused in one line."""
+    done = run(*arguments)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("agenthood: error: ")
+    assert done.err.count("\n") == 1
+
+
+def test_hostile_texts_cannot_steer_a_pipe_or_break_its_columns(run: Run) -> None:
+    """Escape sequences are written out, tabs and newlines flattened; JSON keeps the text exactly."""
+    row = next(row for row in run("lessons").rows if "markup" in row[-1])
+    assert len(row) == 8
+    assert row[4:6] == ["\\x1b[31mdev", "te st"]
+    assert row[-1] == (
+        "printed [bold red]markup[/bold red] and \\x1b]0;owned\\x07\\x1b[2J\\x1b[31mred tab line \\u202egnp"
+    )
+    assert HOSTILE in [lesson["text"] for lesson in run("lessons", "--json").json]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_hostile_texts_cannot_steer_a_terminal(store: Path, columns: int) -> None:
+    """At a terminal the only escape sequences are the table's own, and markup is shown as it is."""
+    with at_terminal("--dir", store, "lessons", columns=columns) as (process, ours):
+        shown = read_terminal(ours)
+        assert process.wait(60) == 0
+    own = shown.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "")
+    assert "\x1b" not in own
+    assert "\x07" not in own
+    assert "\u202e" not in own
+    everything = "".join(own.split())
+    assert "what" in everything
+    if columns == 200:
+        assert "[bold red]markup[/bold red] and \\x1b]0;owned\\x07" in own
+        assert "ltm:antipatterns/v1:" in own
+
+
+def test_a_person_sees_a_table(store: Path) -> None:
+    """At a terminal: headings, what worked, the lesson, its id, and the near misses."""
+    with at_terminal("--dir", store, "recall", "flaky login test", columns=160) as (process, ours):
+        shown = read_terminal(ours)
+        assert process.wait(60) == 0
+    for part in [
+        "similarity",
+        "what worked",
+        "dev/test",
+        str(EPISODES[0]["episode"]),
+        "ltm:learnings/v1:",
+        "near miss",
+    ]:
+        assert part in shown

@@ -1,0 +1,84 @@
+"""`agenthood export` and `agenthood import`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import agenthood
+
+if TYPE_CHECKING:
+    from cli_support import Run
+
+EPISODES = [
+    {"episode": "membaiki ujian log masuk 修复登录测试 🙂", "score": 0.9, "member": "dev"},
+    {"episode": "deployed on friday", "score": 0.1},
+    {"episode": "half way", "score": 0.5},
+]
+
+
+@pytest.fixture(autouse=True)
+def _learned(run: Run) -> None:
+    assert run("learn", "-", stdin="\n".join(json.dumps(line) for line in EPISODES)).code == 0
+
+
+def contents(path: Path) -> tuple[list[dict], int]:
+    with agenthood.open(path) as hood:
+        return [lesson.to_dict() for lesson in hood.lessons()], hood.status().episodes
+
+
+@pytest.mark.parametrize("through", ["file", "pipe"])
+def test_what_is_exported_can_be_imported(run: Run, store: Path, tmp_path: Path, through: str) -> None:
+    """Another store then holds the same lessons and episodes, and importing again changes nothing."""
+    file = tmp_path / "out.jsonl"
+    exported = run("export", *([file] if through == "file" else ["-"]))
+    assert exported.code == 0
+    text = file.read_text(encoding="utf-8") if through == "file" else exported.out
+    assert exported.err == f"exported {len(text.splitlines())} lines\n"
+    assert "修复登录测试 🙂" in text
+    other = tmp_path / "other"
+    source = ([file], "") if through == "file" else (["-"], text)
+    imported = run("import", *source[0], stdin=source[1], directory=other)
+    assert imported.code == 0
+    assert imported.facts == {"stored": "5", "merged": "0", "skipped": "0", "rejected": "0"}
+    assert contents(other) == contents(store)
+    again = run("--json", "import", *source[0], stdin=source[1], directory=other).json
+    assert (again["stored"], again["merged"], again["skipped"]) == (0, 0, 5)
+    assert contents(other) == contents(store)
+
+
+def test_bad_lines_are_reported_and_the_rest_is_imported(run: Run, tmp_path: Path) -> None:
+    """Each bad line has its number and reason; the exit code is 1."""
+    lines = run("export").out.encode().splitlines(keepends=True)
+    lines[1:1] = [b"not json\n", b"\n", b'{"type": "lesson", "kind": "learned", "text": "\xff"}\n']
+    done = run("import", "-", stdin=b"".join(lines), directory=tmp_path / "other")
+    assert done.code == 1
+    assert done.facts["rejected"] == "2"
+    assert done.facts["stored"] == "5"
+    assert [line.split(":")[1] for line in done.err.splitlines()] == [" line 2", " line 4"]
+    with agenthood.open(tmp_path / "other") as hood:
+        assert len(hood.lessons()) == 2
+
+
+def test_an_export_replaces_a_file_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
+    """A failed export leaves the old file and no litter; a good one keeps the file's mode."""
+    file = tmp_path / "out.jsonl"
+    file.write_text("precious")
+    file.chmod(0o600)
+    assert run("export", file, directory=tmp_path / "absent").code == 1
+    assert file.read_text() == "precious"
+    assert run("export", file).code == 0
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 5
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run("export", tmp_path / "absent" / "out.jsonl").code == 1
+    assert {path.name for path in tmp_path.iterdir()} == {".agenthood", "out.jsonl"}
+
+
+def test_json_says_where_the_export_went(run: Run, tmp_path: Path) -> None:
+    """Programs get the number of lines; on standard output there is nothing but the export."""
+    file = tmp_path / "out.jsonl"
+    assert run("export", file, "--json").json == {"file": str(file), "lines": 5}
+    assert len([json.loads(line) for line in run("export", "--json").out.splitlines()]) == 5
