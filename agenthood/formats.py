@@ -101,14 +101,27 @@ def unstorable_reason(text: str) -> str | None:
 def dumps(value: object) -> str:
     """Compact JSON as JavaScript's `JSON.stringify` writes it: no spaces, lone surrogates escaped.
 
+    Numbers alone may be spelt in another way, such as 1.0 for 1; every reader takes them for the same.
+
     Raises:
         InvalidInputError: NaN, infinity, or a value JSON has no form for.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
-        raise InvalidInputError(f"{value!r:.120} cannot be stored as JSON: {exc}") from exc
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+        raise InvalidInputError(f"{_shown(value)} cannot be stored as JSON: {exc}") from exc
+    if _SURROGATE.search(text) is None:
+        return text
+    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", paired)
+
+
+def _shown(value: object) -> str:
+    """The start of `repr(value)`, also of what is too deep or too long for it."""
+    try:
+        return repr(value)[:120]
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} too large to show"
 
 
 def loads_object(text: str) -> dict[str, Any]:
@@ -149,11 +162,12 @@ def parse_time(value: object) -> datetime:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError, OSError) as exc:
         raise InvalidInputError(
-            f"timestamp {value!r:.80} is not a time: give ISO 8601, such as '2026-06-01T12:00:00Z' ({exc})"
+            f"timestamp {_shown(value)} is not a time: give ISO 8601, such as '2026-06-01T12:00:00Z' ({exc})"
         ) from exc
 
 
 def new_episode_id(moment: datetime) -> str:
-    """A fresh id for an episode at `moment`: `ep:{epoch milliseconds}-{6 base-36 characters}`."""
-    milliseconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    """A fresh id for an episode at `moment`: `ep:{epoch milliseconds}-{6 base-36 characters}`. Naive counts as UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    milliseconds = (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     return f"{EPISODE}{milliseconds}-{''.join(secrets.choice(_DIGITS) for _ in range(6))}"

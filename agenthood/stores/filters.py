@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from agenthood.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from agenthood.stores.base import Record
 
@@ -38,6 +40,9 @@ class StartsWith:
     field: str
     prefix: str
 
+    def __post_init__(self) -> None:
+        _check_own(self.field)
+
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
@@ -45,6 +50,9 @@ class AtLeast:
 
     field: str
     value: str
+
+    def __post_init__(self) -> None:
+        _check_own(self.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,14 @@ def where(**fields: str) -> AllOf:
     return AllOf(tuple(Equals(field, value) for field, value in fields.items()))
 
 
+def _check_own(field: str) -> None:
+    """Only these are columns in every backend, which prefixes and ranges need."""
+    if field not in OWN_FIELDS:
+        raise InvalidInputError(
+            f"{field!r:.80} cannot be compared this way, only one of {sorted(OWN_FIELDS)} can"
+        )
+
+
 def field_value(record: Record, field: str) -> str | None:
     """The text a filter compares, or None if the record has none."""
     value = getattr(record, field) if field in OWN_FIELDS else record.metadata.get(field)
@@ -90,7 +106,8 @@ def matches(record: Record, condition: Filter) -> bool:  # noqa: PLR0911  one li
         case OneOf(field, values):
             return field_value(record, field) in values
         case StartsWith(field, prefix):
-            return (field_value(record, field) or "").startswith(prefix)
+            found = field_value(record, field)
+            return found is not None and found.startswith(prefix)
         case AtLeast(field, value):
             found = field_value(record, field)
             return found is not None and found >= value

@@ -14,9 +14,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from agenthood.errors import AgenthoodError, StoreError
+from agenthood.formats import unstorable_reason
 from agenthood.stores import lance_upkeep as upkeep
 from agenthood.stores.base import (
     LEXICAL_DIMENSION,
@@ -30,10 +29,12 @@ from agenthood.stores.base import (
     VectorField,
 )
 from agenthood.stores.lance_errors import is_stale, translated
-from agenthood.stores.lance_rows import TEXT_COLUMNS, collection_of, newest, schema_of, to_records, to_table
-from agenthood.stores.lance_sql import compile_filter, one_of
+from agenthood.stores.lance_rows import collection_of, newest, schema_of, to_records, to_table
+from agenthood.stores.lance_search import columns_of, search
+from agenthood.stores.lance_sql import compile_filter, one_of, only_ids
+from agenthood.stores.lance_writes import chunks, delete_ids, merge, superseded
 from agenthood.stores.lock import StoreLock
-from agenthood.stores.validation import check_queries, partition
+from agenthood.stores.validation import check_queries, partition, storable_ids
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -47,12 +48,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Extra hits read beyond the limit, so that ties at the cut are ordered by id and not by chance.
-_TIE_MARGIN = 8
-_PROBES = 32
-_REFINE = 5
 _SCAN_ROWS = 4_096
-_IDS_PER_LOOKUP = 2_000
+# How often an operation is begun anew after another process removed the version it stood on.
+_ATTEMPTS = 5
 
 
 class LanceStore:
@@ -67,21 +65,21 @@ class LanceStore:
         self._shapes: dict[str, Collection] = {}
         self._opening = asyncio.Lock()
         self._commits: dict[str, int] = {}
+        self._old_rows: dict[str, tuple[int, str]] = {}
 
     # -- collections ------------------------------------------------------------------------------------
 
     async def ensure_collection(self, collection: Collection) -> Collection:
         """See `VectorStore.ensure_collection`."""
         if (known := self._shapes.get(collection.name)) is not None:
-            return known
+            return _fitting(collection, known)
         with translated(f"opening {collection.name!r} in {str(self.path)!r}"):
             table = await self._open_table(collection.name)
             if table is None:
                 async with self.exclusive():
                     table = await self._open_table(collection.name) or await self._create(collection)
-            if not collection.typed:
-                await self._declare_key(table)
-            found = await self._shape(collection, table)
+            found = _fitting(collection, collection_of(collection.name, await table.schema()))
+            await self._complete(found, table)
         self._tables[collection.name] = table
         self._shapes[collection.name] = found
         return found
@@ -134,47 +132,66 @@ class LanceStore:
 
     async def _create(self, collection: Collection) -> AsyncTable:
         db = await self._connection()
-        table = await db.create_table(collection.name, schema=schema_of(collection))
-        if collection.typed:
-            await upkeep.create_scalar_indices(table)
-        return table
+        return await db.create_table(collection.name, schema=schema_of(collection))
 
-    async def _declare_key(self, table: AsyncTable) -> None:
-        """Declare `id` the primary key on a table the TypeScript program made; Node honours it too."""
-        field = (await table.schema()).field("id")
-        if not field.metadata:
+    async def _complete(self, collection: Collection, table: AsyncTable) -> None:
+        """Do what is missing: the key, where the TypeScript program made the table, and indices after a kill."""
+        if not (await table.schema()).field("id").metadata:
             async with self.exclusive():
                 await table.checkout_latest()
                 if not (await table.schema()).field("id").metadata:
-                    await table.set_unenforced_primary_key("id")
-
-    async def _shape(self, collection: Collection, table: AsyncTable) -> Collection:
-        dimension = (await table.schema()).field("vector").type.list_size
-        if dimension == collection.dimension:
-            return collection
-        if collection.typed:
-            raise StoreError(
-                f"collection {collection.name!r} holds vectors of {dimension} dimensions, not {collection.dimension}: "
-                "give the changed model a new revision, so that it gets a collection of its own"
-            )
-        return Collection(collection.name, dimension)
+                    await table.set_unenforced_primary_key("id")  # Node honours it too
+        if collection.typed and not await upkeep.has_indices(table):
+            async with self.exclusive():
+                await table.checkout_latest()
+                if not await upkeep.has_indices(table):
+                    await upkeep.create_scalar_indices(table)
 
     async def _table(self, collection: Collection) -> AsyncTable:
         if collection.name not in self._tables:
             await self.ensure_collection(collection)
         return self._tables[collection.name]
 
-    async def _reading(self, collection: Collection, read: Callable[[AsyncTable], Awaitable[T]]) -> T:
-        """Run `read`; if another process cleaned up the version it stood on, move to the latest and run it again."""
-        with translated(f"reading {collection.name!r} in {str(self.path)!r}"):
-            table = await self._table(collection)
-            try:
-                return await read(table)
-            except (RuntimeError, ValueError, OSError) as exc:
-                if isinstance(exc, AgenthoodError) or not is_stale(exc):
-                    raise
-                await table.checkout_latest()
-                return await read(table)
+    async def _on_table(
+        self, doing: str, collection: Collection, work: Callable[[AsyncTable], Awaitable[T]]
+    ) -> T:
+        """Run `work`; if another process removed the version it stood on, begin anew on the latest."""
+        with translated(f"{doing} {collection.name!r} in {str(self.path)!r}"):
+            for _ in range(_ATTEMPTS - 1):
+                table = await self._table(collection)
+                try:
+                    return await work(table)
+                except (RuntimeError, ValueError, OSError) as exc:
+                    if isinstance(exc, AgenthoodError) or not is_stale(exc):
+                        raise
+                    await self._refresh(collection.name, table)
+            return await work(await self._table(collection))
+
+    async def _refresh(self, name: str, table: AsyncTable) -> None:
+        try:
+            await table.checkout_latest()
+        except (RuntimeError, ValueError, OSError) as exc:
+            if not is_stale(exc):
+                raise
+            # Another process dropped the table.
+            self._tables.pop(name, None)
+            self._shapes.pop(name, None)
+
+    async def _selection(
+        self, collection: Collection, table: AsyncTable, condition: Filter | None
+    ) -> str | None:
+        """`condition` as SQL that also leaves out the rows that a newer one with the same id replaces."""
+        compiled = compile_filter(condition, collection) if condition else None
+        if collection.typed:  # nobody else writes there
+            return compiled
+        version = await table.version()
+        known, old = self._old_rows.get(collection.name, (-1, ""))
+        if known != version:
+            old = ", ".join(map(str, await superseded(table)))
+            self._old_rows[collection.name] = (version, old)
+        if not old:
+            return compiled
+        return f"NOT (_rowid IN ({old}))" + (f" AND {compiled}" if compiled else "")
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -193,57 +210,33 @@ class LanceStore:
         """See `VectorStore.upsert`."""
         collection = await self.ensure_collection(collection)
         valid, rejected = partition(records, collection)
+
+        async def write(table: AsyncTable) -> None:
+            await merge(table, to_table(valid, await table.schema()), [record.id for record in valid])
+
         if valid:
-            table = await self._table(collection)
-            with translated(f"writing to {collection.name!r} in {str(self.path)!r}"):
-                await self._merge(
-                    table, to_table(valid, await table.schema()), [record.id for record in valid]
-                )
-                await self._after_commit(collection.name, table)
+            await self._on_table("writing to", collection, write)
+            await self._after_commit(collection)
         return UpsertResult(len(valid), rejected)
 
-    async def _merge(self, table: AsyncTable, rows: Any, ids: list[str]) -> None:  # noqa: ANN401  a pyarrow.Table
-        merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        # A row without a vector is null in our tables, which counts as bad there unless null is allowed.
-        result = await merge.use_index(False).execute(rows, on_bad_vectors="null")
-        if result.num_updated_rows + result.num_inserted_rows > len(ids):
-            # The TypeScript program adds rows without looking: now all copies are equal, keep one of each.
-            await self._collapse(table, ids)
-
-    async def _collapse(self, table: AsyncTable, ids: list[str]) -> None:
-        seen: set[str] = set()
-        extra: list[int] = []
-        for start in range(0, len(ids), _IDS_PER_LOOKUP):
-            condition = one_of("id", ids[start : start + _IDS_PER_LOOKUP])
-            found = await table.query().where(condition).select(["id"]).with_row_id().to_arrow()
-            for id_, row in zip(found["id"].to_pylist(), found["_rowid"].to_pylist(), strict=True):
-                if id_ in seen:
-                    extra.append(row)
-                seen.add(id_)
-        if extra:
-            await table.delete(f"_rowid IN ({', '.join(map(str, extra))})")
-
-    async def _after_commit(self, name: str, table: AsyncTable) -> None:
-        commits = self._commits[name] = self._commits.get(name, 0) + 1
+    async def _after_commit(self, collection: Collection) -> None:
+        commits = self._commits[collection.name] = self._commits.get(collection.name, 0) + 1
         if commits % upkeep.COMMITS_BETWEEN_CHECKS == 1:
-            await upkeep.compact_if_fragmented(table)
+            await self._on_table("compacting", collection, upkeep.compact_if_fragmented)
 
     async def delete(self, collection: Collection, ids: Sequence[str]) -> int:
         """See `VectorStore.delete`."""
-        table = await self._table(collection)
-        with translated(f"deleting from {collection.name!r}"):
-            removed = 0
-            for start in range(0, len(ids), _IDS_PER_LOOKUP):
-                result: Any = await table.delete(one_of("id", ids[start : start + _IDS_PER_LOOKUP]))
-                removed += result.num_deleted_rows  # its type stub lacks the field
-        return removed
+        doomed = storable_ids(ids)
+        return await self._on_table("deleting from", collection, lambda table: delete_ids(table, doomed))
 
     async def purge(self, collection: Collection, ids: Sequence[str]) -> int:
         """See `VectorStore.purge`."""
-        table = await self._table(collection)
+        collection = await self.ensure_collection(collection)
+        table, doomed = await self._table(collection), storable_ids(ids)
         async with self.exclusive():
             with translated(f"purging {collection.name!r}"):
-                return await upkeep.purge(table, ids, collection)
+                folder = self.path / f"{collection.name}.lance"
+                return await upkeep.purge(table, doomed, folder, typed=collection.typed)
 
     # -- reading ----------------------------------------------------------------------------------------
 
@@ -251,65 +244,62 @@ class LanceStore:
         self, collection: Collection, ids: Sequence[str], *, vectors: bool = False
     ) -> dict[str, Record]:
         """See `VectorStore.get`."""
+        collection = await self.ensure_collection(collection)
+        columns = columns_of(collection, vectors=vectors)
         found: list[Record] = []
-        wanted = list(dict.fromkeys(ids))
-        for start in range(0, len(wanted), _IDS_PER_LOOKUP):
-            condition = one_of("id", wanted[start : start + _IDS_PER_LOOKUP])
-            found += await self._rows(collection, condition, vectors=vectors)
+        for part in chunks(storable_ids(ids)):
+            condition = one_of("id", part)
+            found += await self._on_table(
+                "reading",
+                collection,
+                lambda table, condition=condition: _rows(table, columns, condition),  # type: ignore[misc]
+            )
         return newest(found)
-
-    async def _rows(self, collection: Collection, condition: str | None, *, vectors: bool) -> list[Record]:
-        async def read(table: AsyncTable) -> list[Record]:
-            query = table.query().select(_columns(collection, vectors=vectors))
-            return to_records(await (query.where(condition) if condition else query).to_arrow())
-
-        return await self._reading(collection, read)
 
     async def scan(
         self, collection: Collection, *, condition: Filter | None = None, vectors: bool = False
     ) -> AsyncIterator[list[Record]]:
         """See `VectorStore.scan`."""
         collection = await self.ensure_collection(collection)
-        compiled = compile_filter(condition, collection) if condition else None
-        repeated = set() if collection.typed else await self._repeated(collection, compiled)
-        held: list[Record] = []
-        with translated(f"scanning {collection.name!r}"):
-            query = (await self._table(collection)).query().select(_columns(collection, vectors=vectors))
-            batches = await (query.where(compiled) if compiled else query).to_batches(
-                max_batch_length=_SCAN_ROWS
-            )
-            async for batch in batches:
-                records = to_records(_as_table(batch))
-                held += [record for record in records if record.id in repeated]
-                yield [record for record in records if record.id not in repeated]
-        if held:
-            yield list(newest(held).values())
-
-    async def _repeated(self, collection: Collection, compiled: str | None) -> set[str]:
-        seen: set[str] = set()
-        return {id_ for id_ in await self._id_list(collection, compiled) if id_ in seen or seen.add(id_)}  # type: ignore[func-returns-value]
-
-    async def _id_list(self, collection: Collection, compiled: str | None) -> list[str]:
-        async def read(table: AsyncTable) -> list[str]:
-            query = table.query().select(["id"])
-            ids: list[str] = (await (query.where(compiled) if compiled else query).to_arrow())[
-                "id"
-            ].to_pylist()
-            return ids
-
-        return await self._reading(collection, read)
+        columns = columns_of(collection, vectors=vectors)
+        given: set[str] = set()
+        with translated(f"scanning {collection.name!r} in {str(self.path)!r}"):
+            for attempt in range(_ATTEMPTS):
+                table = await self._table(collection)
+                try:
+                    selected = await self._selection(collection, table, condition)
+                    async for records in _batches(table, columns, selected):
+                        yield [record for record in records if record.id not in given]
+                        given.update(record.id for record in records)
+                except (RuntimeError, ValueError, OSError) as exc:
+                    if isinstance(exc, AgenthoodError) or not is_stale(exc) or attempt == _ATTEMPTS - 1:
+                        raise
+                    await self._refresh(collection.name, table)
+                else:
+                    return
 
     async def ids(self, collection: Collection, *, condition: Filter | None = None) -> set[str]:
         """See `VectorStore.ids`."""
-        compiled = compile_filter(condition, collection) if condition else None
-        return set(await self._id_list(collection, compiled))
+        collection = await self.ensure_collection(collection)
+
+        async def read(table: AsyncTable) -> set[str]:
+            if only_ids(condition):  # true or false for all rows of an id alike
+                selected = compile_filter(condition, collection) if condition else None
+            else:
+                selected = await self._selection(collection, table, condition)
+            query = table.query().select(["id"])
+            return set((await (query.where(selected) if selected else query).to_arrow())["id"].to_pylist())
+
+        return await self._on_table("reading", collection, read)
 
     async def count(self, collection: Collection, condition: Filter | None = None) -> int:
         """See `VectorStore.count`."""
-        if not collection.typed:
-            return len(await self.ids(collection, condition=condition))
-        compiled = compile_filter(condition, collection) if condition else None
-        return await self._reading(collection, lambda table: table.count_rows(compiled))
+        collection = await self.ensure_collection(collection)
+
+        async def read(table: AsyncTable) -> int:
+            return await table.count_rows(await self._selection(collection, table, condition))
+
+        return await self._on_table("reading", collection, read)
 
     async def query(
         self,
@@ -325,24 +315,12 @@ class LanceStore:
         queries = check_queries(vectors, LEXICAL_DIMENSION if field == "lexical" else collection.dimension)
         if limit <= 0 or not len(queries):
             return [[] for _ in queries]
-        compiled = compile_filter(condition, collection) if condition else None
 
-        async def read(table: AsyncTable) -> Any:  # noqa: ANN401  a pyarrow.Table
-            # The shared table's index, if any, is l2: the TypeScript program scores in l2 there.
-            search = (
-                table.query()
-                .nearest_to(list(queries))
-                .column(field)
-                .distance_type("cosine" if collection.typed else "l2")
-                .refine_factor(_REFINE)
-                .maximum_nprobes(0)  # a selective filter would else leave too few rows
-                .minimum_nprobes(_PROBES)
-                .select([*_columns(collection, vectors=True), "_distance"])
-                .limit(limit + _TIE_MARGIN)
-            )
-            return await (search.where(compiled) if compiled else search).to_arrow()
+        async def read(table: AsyncTable) -> list[list[Hit]]:
+            selected = await self._selection(collection, table, condition)
+            return await search(table, collection, queries, field=field, condition=selected, limit=limit)
 
-        return _ranked(await self._reading(collection, read), queries, field, limit)
+        return await self._on_table("searching", collection, read)
 
     async def match_terms(
         self,
@@ -353,7 +331,11 @@ class LanceStore:
         limit: int = 1000,
     ) -> dict[str, list[str]]:
         """See `VectorStore.match_terms`."""
+        collection = await self.ensure_collection(collection)
         compiled = compile_filter(condition, collection) if condition else None
+        wanted = list(dict.fromkeys(terms))
+        if limit <= 0:
+            return {term: [] for term in wanted}
 
         async def one(term: str) -> list[str]:
             async def read(table: AsyncTable) -> list[str]:
@@ -366,9 +348,10 @@ class LanceStore:
                 found = await (search.where(compiled) if compiled else search).to_arrow()
                 return sorted(found["id"].to_pylist())
 
-            return await self._reading(collection, read)
+            return (
+                await self._on_table("searching", collection, read) if unstorable_reason(term) is None else []
+            )
 
-        wanted = list(dict.fromkeys(terms))
         return dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
 
     # -- upkeep -----------------------------------------------------------------------------------------
@@ -387,7 +370,7 @@ class LanceStore:
             async with self.exclusive():
                 await self.ensure_collection(SHARED)
             for collection in await self.collections():
-                detail[collection.name] = await upkeep.describe(await self._table(collection))
+                detail[collection.name] = await self._on_table("reading", collection, upkeep.describe)
         except AgenthoodError as exc:
             return Health("lancedb", ok=False, detail=detail, problem=str(exc))
         return Health("lancedb", ok=True, detail=detail)
@@ -409,35 +392,30 @@ def _import_lancedb() -> Any:  # noqa: ANN401  a module
     return lancedb
 
 
-def _columns(collection: Collection, *, vectors: bool) -> list[str]:
-    columns = [*TEXT_COLUMNS]
-    if collection.typed:
-        columns.append("terms")
-    if vectors:
-        columns += ["vector", "lexical"] if collection.lexical else ["vector"]
-    return columns
+def _fitting(wanted: Collection, found: Collection | None) -> Collection:
+    """The collection as it is, if it can serve as `wanted`; the shared table may have any dimension."""
+    if found is None or wanted.typed != found.typed:
+        raise StoreError(
+            f"table {wanted.name!r} has other columns: it was not made for this, choose another name"
+        )
+    if wanted.typed and wanted.dimension != found.dimension:
+        raise StoreError(
+            f"collection {wanted.name!r} holds vectors of {found.dimension} dimensions, not {wanted.dimension}: "
+            "give the changed model a new revision, so that it gets a collection of its own"
+        )
+    return found
 
 
-def _as_table(batch: Any) -> Any:  # noqa: ANN401  pyarrow types
+async def _rows(table: AsyncTable, columns: list[str], condition: str) -> list[Record]:
+    return to_records(await table.query().select(columns).where(condition).to_arrow())
+
+
+async def _batches(
+    table: AsyncTable, columns: list[str], condition: str | None
+) -> AsyncIterator[list[Record]]:
     import pyarrow as pa  # noqa: PLC0415
 
-    return pa.Table.from_batches([batch])
-
-
-def _ranked(found: Any, queries: Vector, field: VectorField, limit: int) -> list[list[Hit]]:  # noqa: ANN401
-    """Hits per query with exact cosines, best first, ties by id, cut at `limit`."""
-    records = to_records(found)
-    positions = (
-        found["query_index"].to_pylist() if "query_index" in found.column_names else [0] * len(records)
-    )
-    hits: list[list[Hit]] = [[] for _ in queries]
-    lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
-    for position, record in zip(positions, records, strict=True):
-        vector = record.lexical if field == "lexical" else record.vector
-        if vector is not None:
-            exact = vector.astype(np.float64)
-            cosine = float(exact @ queries[position] / (np.linalg.norm(exact) * lengths[position]))
-            hits[position].append(Hit(record, max(-1.0, min(1.0, cosine))))
-    for row in hits:
-        row.sort(key=lambda hit: (-round(hit.score, 6), hit.record.id))
-    return [row[:limit] for row in hits]
+    query = table.query().select(columns)
+    batches = await (query.where(condition) if condition else query).to_batches(max_batch_length=_SCAN_ROWS)
+    async for batch in batches:
+        yield to_records(pa.Table.from_batches([batch]))

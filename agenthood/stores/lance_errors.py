@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,18 +11,25 @@ from agenthood.errors import AgenthoodError, StoreError, StoreUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_DAMAGED = (
+    "its newest manifest is damaged, as after a power cut: move the smallest-numbered file out of its "
+    "_versions folder to open the version before"
+)
 _UNAVAILABLE = {
     "no space left": "the disk is full: free some space and try again",
+    "quota exceeded": "the disk quota is used up: free some of it and try again",
+    "file too large": "a file would exceed the size limit: raise it (ulimit -f) and try again",
     "permission denied": "permission denied: check who owns the directory",
-    "read-only file system": "the file system is read-only",
+    "read-only file system": "the file system is read-only: choose a directory on a writable disk",
     "too many open files": "too many open files: raise the limit (ulimit -n)",
-    "invalid range 0..0": (
-        "its newest manifest is empty, as after a power cut: move the smallest-numbered file out of its "
-        "_versions folder to open the version before"
-    ),
+    "invalid range 0..0": _DAMAGED,
+    "file size is too small": _DAMAGED,
     "not found": "a file of the table is missing: was the directory moved or cleaned by another program?",
-    "not a directory": "the path is not a directory",
+    "not a directory": "the path is not a directory: choose another or move the file away",
+    "file exists": "the path is not a directory: choose another or move the file away",
 }
+# Where in LanceDB's own source it happened: of no use to who reads the message.
+_SOURCE = re.compile(r",? ?/\S+\.rs:\d+(?::\d+)?")
 
 
 def is_stale(exc: BaseException) -> bool:
@@ -45,7 +53,7 @@ def translated(doing: str) -> Iterator[None]:
     except (RuntimeError, ValueError, OSError) as exc:
         if isinstance(exc, AgenthoodError):
             raise
-        text = str(exc)
+        text = _SOURCE.sub("", str(exc))
         for sign, advice in _UNAVAILABLE.items():
             if sign in text.lower():
                 raise StoreUnavailableError(f"{doing} failed: {advice} ({text[:200]!r})") from exc

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 
 TEXT_COLUMNS = ("id", "content", "metadata", "created_at")
+_OWN_COLUMNS = {*TEXT_COLUMNS, *TYPED_FIELDS, "terms", "vector", "lexical"}
 
 
 def schema_of(collection: Collection) -> pa.Schema:
@@ -48,21 +49,23 @@ def collection_of(name: str, schema: pa.Schema) -> Collection | None:
 
 
 def to_table(records: Sequence[Record], schema: pa.Schema) -> pa.Table:
-    """The records as an Arrow table with exactly the columns of `schema`.
+    """The records as an Arrow table with those columns of `schema` that are ours.
 
     A missing vector becomes zeros in the shared table, as the TypeScript program writes it, and null in ours.
+    Columns that another program added stay as they are in rows that are replaced, and null in new ones.
     """
     import pyarrow as pa  # noqa: PLC0415
 
     typed = "terms" in schema.names
     columns = []
-    for field in schema:
+    known = [field for field in schema if field.name in _OWN_COLUMNS]
+    for field in known:
         if pa.types.is_fixed_size_list(field.type):
             vectors = [getattr(record, field.name) for record in records]
             columns.append(_vector_column(vectors, field.type.list_size, nulls=typed))
         else:
             columns.append(pa.array([_text(record, field.name) for record in records], pa.utf8()))
-    return pa.table(columns, schema=schema)
+    return pa.table(columns, schema=pa.schema(known))
 
 
 def _text(record: Record, column: str) -> str | None:

@@ -7,9 +7,10 @@ the compact JSON pair `"key":"value"`; inside a JSON string the quotes are escap
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from agenthood.formats import dumps
+from agenthood.formats import dumps, unstorable_reason
 from agenthood.stores.base import TYPED_FIELDS, Collection
 from agenthood.stores.filters import (
     OWN_FIELDS,
@@ -27,14 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def literal(text: str) -> str:
     """`text` as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def one_of(column: str, values: Iterable[str]) -> str:
-    """`column IN (...)`, or `false` for no values."""
-    listed = ", ".join(literal(value) for value in values)
+    """`column IN (...)`, or `false` for no values; what no row can hold is left out, since LanceDB fails on it."""
+    listed = ", ".join(literal(value) for value in values if unstorable_reason(value) is None)
     return f"{column} IN ({listed})" if listed else "false"
 
 
@@ -48,9 +52,11 @@ def compile_filter(condition: Filter, collection: Collection) -> str:  # noqa: P
                 return one_of(field, values)
             return _joined(" OR ", [_equals(field, value, collection) for value in values], "false")
         case StartsWith(field, prefix):
-            return f"starts_with({field}, {literal(prefix)})"
+            return (
+                f"starts_with({field}, {literal(prefix)})" if unstorable_reason(prefix) is None else "false"
+            )
         case AtLeast(field, value):
-            return f"{field} >= {literal(value)}"
+            return f"{field} >= {literal(_past_surrogates(value))}"
         case AllOf(parts):
             return _joined(" AND ", [compile_filter(part, collection) for part in parts], "true")
         case AnyOf(parts):
@@ -60,14 +66,33 @@ def compile_filter(condition: Filter, collection: Collection) -> str:  # noqa: P
             return f"NOT coalesce({compile_filter(part, collection)}, false)"
 
 
+def only_ids(condition: Filter | None) -> bool:
+    """Whether the answer depends on nothing but a row's id."""
+    match condition:
+        case None:
+            return True
+        case AllOf(parts) | AnyOf(parts):
+            return all(map(only_ids, parts))
+        case Not(part):
+            return only_ids(part)
+        case _:
+            return condition.field == "id"
+
+
 def _is_column(field: str, collection: Collection) -> bool:
     return field in OWN_FIELDS or (collection.typed and field in TYPED_FIELDS)
 
 
 def _equals(field: str, value: str, collection: Collection) -> str:
     if _is_column(field, collection):
-        return f"{field} = {literal(value)}"
+        return one_of(field, [value])
     return f"contains(metadata, {literal(f'{dumps(field)}:{dumps(value)}')})"
+
+
+def _past_surrogates(value: str) -> str:
+    """The first text without lone surrogates that sorts at or after `value`."""
+    found = _SURROGATE.search(value)
+    return value if found is None else value[: found.start()] + "\ue000"
 
 
 def _joined(operator: str, parts: list[str], empty: str) -> str:

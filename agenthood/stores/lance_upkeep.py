@@ -12,28 +12,39 @@ import warnings
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from agenthood.stores.base import TYPED_FIELDS
 from agenthood.stores.lance_errors import is_conflict
-from agenthood.stores.lance_rows import newest, to_records, to_table
 from agenthood.stores.lance_sql import one_of
+from agenthood.stores.lance_writes import chunks, delete_ids, delete_rows, superseded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from lancedb.table import AsyncTable
 
-    from agenthood.stores.base import Collection
 
 COMMITS_BETWEEN_CHECKS = 16
 MOST_FRAGMENTS = 48
 KEEP_VERSIONS = timedelta(minutes=10)
 _ATTEMPTS = 5
+_UNCHANGED = " AND ".join(
+    f"(target.{name} = source.{name} OR (target.{name} IS NULL AND source.{name} IS NULL))"
+    for name in ("content", "metadata", "created_at")
+)
+
+
+async def has_indices(table: AsyncTable) -> bool:
+    """Whether all indices of a table of our own are there: a process may be killed while it makes them."""
+    indexed = {column for index in await table.list_indices() for column in index.columns}
+    return indexed >= {*TYPED_FIELDS, "terms"}
 
 
 async def create_scalar_indices(table: AsyncTable) -> None:
     """Index the filtered columns and the terms of a table of our own; existing indices are rebuilt."""
     from lancedb.index import FTS, Bitmap  # noqa: PLC0415
 
-    for column in ("kind", "member", "skill"):
+    for column in TYPED_FIELDS:
         await table.create_index(column, config=Bitmap(), replace=True)
     # The terms are already normalised and separated by spaces, so every analysis step is off.
     plain = FTS(
@@ -89,38 +100,42 @@ async def describe(table: AsyncTable) -> dict[str, Any]:
     }
 
 
-async def purge(table: AsyncTable, ids: Sequence[str], collection: Collection) -> int:
-    """Remove rows so that no file keeps their bytes.
+async def purge(table: AsyncTable, ids: Sequence[str], folder: Path, *, typed: bool) -> int:
+    """Remove rows so that no file below `folder`, the table's directory, keeps their bytes.
 
-    A deletion only marks rows in their data file, and compaction leaves a file with few marked rows alone. So the
-    neighbours of the removed rows are written anew, which leaves the old file without a reader; then the
-    indices are rebuilt and every old version is removed.
+    A deletion or update only marks rows in their data file, and compaction leaves a file with few marked rows
+    alone. So every file with marked rows loses its readers: its other rows are written anew. Then the indices are
+    rebuilt and every old version is removed. Killed at any point, it completes when it is called again.
     """
     await table.checkout_latest()
-    listed = await table.query().where(one_of("id", ids)).select(["id"]).with_row_id().to_arrow()
-    if listed.num_rows:
-        fragments = sorted({row >> 32 for row in listed["_rowid"].to_pylist()})
-        await table.delete(one_of("id", ids))
-        for fragment in fragments:
-            await _rewrite(table, fragment)
-    if collection.typed:
+    removed = await delete_ids(table, ids)
+    for fragment in _marked_fragments(folder):
+        await _rewrite(table, fragment)
+    if typed:
         await create_scalar_indices(table)
     for _ in range(2):  # the first commit's own transaction file is only old at the second
         await _optimize(table, timedelta(0))
-    return len(set(listed["id"].to_pylist()))
+    return removed
+
+
+def _marked_fragments(folder: Path) -> list[int]:
+    """The fragments that have, or had in some version, rows marked as deleted; LanceDB names the marks so."""
+    names = (path.name.split("-")[0] for path in (folder / "_deletions").glob("*-*"))
+    return sorted({int(name) for name in names if name.isdecimal()})
 
 
 async def _rewrite(table: AsyncTable, fragment: int) -> None:
     first, last = fragment << 32, (fragment + 1) << 32
-    kept = await table.query().where(f"_rowid >= {first} AND _rowid < {last}").to_arrow()
-    if kept.num_rows:
-        rows = to_table(list(newest(to_records(kept)).values()), await table.schema())
-        await (
-            table.merge_insert("id")
-            .when_matched_update_all()
-            .use_index(False)
-            .execute(rows, on_bad_vectors="null")
-        )
+    there = f"_rowid >= {first} AND _rowid < {last}"
+    ids = (await table.query().where(there).select(["id"]).to_arrow())["id"].unique().to_pylist()
+    for part in chunks(ids):
+        listed = one_of("id", part)
+        await delete_rows(table, await superseded(table, listed))
+        rows = await table.query().where(f"{listed} AND {there}").to_arrow()
+        if rows.num_rows:
+            # As they are, byte for byte; what another process changed meanwhile has left the file already.
+            merging = table.merge_insert("id").when_matched_update_all(where=_UNCHANGED)
+            await merging.use_index(False).execute(rows, on_bad_vectors="null")
 
 
 async def _optimize(table: AsyncTable, keep: timedelta) -> Any:  # noqa: ANN401  lancedb's OptimizeStats

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from agenthood.formats import dumps, unstorable_reason
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Record, Rejection, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 # Denormal and huge vectors poison a cosine search (facts measured on LanceDB: a denormal row ranks first
 # everywhere), so the norm is bounded as well.
@@ -19,68 +19,79 @@ SMALLEST_NORM = 1e-6
 LARGEST_NORM = 1e6
 
 
-def vector_reason(vector: Vector, dimension: int) -> str | None:
+def vector_reason(vector: object, dimension: int) -> str | None:
     """Why `vector` cannot be stored or queried with, or None if it can."""
-    array = np.asarray(vector)
+    try:
+        array = np.asarray(vector).astype(np.float64, casting="same_kind", copy=False)
+    except (TypeError, ValueError):
+        return f"its vector is {type(vector).__name__} of something other than real numbers"
     if array.shape != (dimension,):
         return f"its vector has shape {array.shape!r} instead of ({dimension},): embed it with this collection's model"
     if not np.isfinite(array).all():
         return "its vector holds NaN or infinite values"
-    norm = float(np.linalg.norm(array.astype(np.float64)))
-    if norm == 0:
+    if not array.any():
         return "its vector is all zero: give None where there is no embedding"
+    with np.errstate(over="ignore", under="ignore"):
+        norm = float(np.linalg.norm(array))
     if not SMALLEST_NORM < norm < LARGEST_NORM:
         return f"its vector has length {norm:.3g}, outside ({SMALLEST_NORM:g}, {LARGEST_NORM:g})"
     return None
 
 
 def _text_reason(record: Record) -> str | None:
-    texts: dict[str, object] = {
+    texts = {
         "id": record.id,
         "content": record.content,
         "created_at": record.created_at,
-        "terms": record.terms or "",
+        "terms": record.terms,
     }
     for name, text in texts.items():
+        if name == "terms" and text is None:
+            continue
         if not isinstance(text, str):
             return f"its {name} is {text!r:.80}, not text"
         if reason := unstorable_reason(text):
             return f"its {name} cannot be stored: {reason}"
-    if not record.id:
-        return "its id is empty"
+    return None if record.id else "its id is empty"
+
+
+def _metadata_reason(metadata: Mapping[Any, object]) -> str | None:
+    """Why `metadata` is no flat JSON object of storable texts; filters compare only what is at its top."""
     try:
-        dumps(dict(record.metadata))
+        entries = dict(metadata)
+        dumps(entries)
     except (InvalidInputError, TypeError, ValueError) as exc:
         return f"its metadata cannot be stored: {exc}"
-    return unstorable_reason("".join(_strings(record.metadata)))
+    for key, value in entries.items():
+        if not isinstance(key, str):
+            return f"its metadata has the key {key!r:.80}, which is not text"
+        if not (value is None or isinstance(value, str | int | float)):
+            return f"its metadata holds {type(value).__name__} under {key!r:.80}: keep nested values in the content"
+        for text in (key, value):
+            if isinstance(text, str) and (reason := unstorable_reason(text)):
+                return f"its metadata under {key!r:.80} cannot be stored: {reason}"
+    return None
 
 
-def _strings(value: object) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield str(key)
-            yield from _strings(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)
+def _reasons(record: Record, collection: Collection) -> Iterable[str | None]:
+    yield _text_reason(record)
+    yield _metadata_reason(record.metadata)
+    if record.vector is not None:
+        yield vector_reason(record.vector, collection.dimension)
+    if record.lexical is not None:
+        yield vector_reason(record.lexical, LEXICAL_DIMENSION)
 
 
 def check_record(record: Record, collection: Collection) -> None:
     """Refuse a record no backend may see.
 
     Raises:
-        InvalidRecordError: an empty id, NUL or lone surrogates in a text, metadata that is no JSON, or a
-            vector that is NaN, infinite, zero or of the wrong length.
+        InvalidRecordError: an empty id, NUL or lone surrogates in a text, metadata that is no flat JSON
+            object, or a vector that is NaN, infinite, zero or of the wrong length.
     """
-    reason = _text_reason(record)
-    if reason is None and record.vector is not None:
-        reason = vector_reason(record.vector, collection.dimension)
-    if reason is None and record.lexical is not None:
-        reason = vector_reason(record.lexical, LEXICAL_DIMENSION)
-    if reason is not None:
-        raise InvalidRecordError(record.id, reason)
+    for reason in _reasons(record, collection):
+        if reason is not None:
+            raise InvalidRecordError(str(record.id), reason)
 
 
 def partition(
@@ -93,10 +104,15 @@ def partition(
         try:
             check_record(record, collection)
         except InvalidRecordError as exc:
-            rejected.append(Rejection(record.id, exc.reason))
+            rejected.append(Rejection(exc.record_id, exc.reason))
         else:
             valid[record.id] = record
     return list(valid.values()), tuple(rejected)
+
+
+def storable_ids(ids: Iterable[str]) -> list[str]:
+    """`ids` without repetitions and without those no record can have, since backends fail on them."""
+    return [id_ for id_ in dict.fromkeys(ids) if id_ and unstorable_reason(id_) is None]
 
 
 def check_queries(vectors: Vector, dimension: int) -> Vector:
@@ -105,8 +121,8 @@ def check_queries(vectors: Vector, dimension: int) -> Vector:
     Raises:
         InvalidInputError: one is zero, not finite or of the wrong length.
     """
-    array = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
-    for position, vector in enumerate(array):
+    rows = np.atleast_2d(np.asarray(vectors)) if np.size(vectors) else np.zeros((0, dimension))
+    for position, vector in enumerate(rows):
         if reason := vector_reason(vector, dimension):
             raise InvalidInputError(f"query {position} cannot be searched with: {reason}")
-    return array
+    return rows.astype(np.float32)

@@ -1,0 +1,72 @@
+"""Merging rows into a LanceDB table by id, and the several rows per id that other writers leave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agenthood.stores.lance_sql import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lancedb.table import AsyncTable
+
+IDS_PER_LOOKUP = 2_000
+
+
+def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """`ids` in parts that fit into one condition."""
+    for start in range(0, len(ids), IDS_PER_LOOKUP):
+        yield ids[start : start + IDS_PER_LOOKUP]
+
+
+async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> None:  # noqa: ANN401  a pyarrow.Table
+    """Insert or replace `rows`, whose ids are `ids`, each once."""
+    merging = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+    # Vectors were checked before; what is left of "bad" are the nulls of records without one.
+    result = await merging.use_index(False).execute(rows, on_bad_vectors="null")
+    if result.num_updated_rows + result.num_inserted_rows > len(ids):
+        # The TypeScript program adds rows without looking: now all copies are equal, keep one of each.
+        for part in chunks(ids):
+            await delete_rows(table, await superseded(table, one_of("id", part)))
+
+
+async def superseded(table: AsyncTable, condition: str | None = None) -> list[int]:
+    """The row ids of the rows that are not what their id is read as: the newest, the later if equally new."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    query = table.query().select(["id", "created_at"]).with_row_id()
+    found = await (query.where(condition) if condition else query).to_arrow()
+    if pc.count_distinct(found["id"]).as_py() == found.num_rows:
+        return []
+    best: dict[str, tuple[str, int]] = {}
+    old: list[int] = []
+    for id_, created, row in zip(
+        *(found[name].to_pylist() for name in ("id", "created_at", "_rowid")), strict=True
+    ):
+        known = best.get(id_)
+        if known is not None and (created or "") < known[0]:
+            old.append(row)
+            continue
+        if known is not None:
+            old.append(known[1])
+        best[id_] = (created or "", row)
+    return old
+
+
+async def delete_rows(table: AsyncTable, rows: Sequence[int]) -> None:
+    """Remove rows by row id."""
+    if rows:
+        await table.delete(f"_rowid IN ({', '.join(map(str, rows))})")
+
+
+async def delete_ids(table: AsyncTable, ids: Sequence[str]) -> int:
+    """Remove the rows with these ids; returns how many ids there were."""
+    removed = 0
+    for part in chunks(ids):
+        condition = one_of("id", part)
+        found = await table.query().where(condition).select(["id"]).to_arrow()
+        if found.num_rows:
+            await table.delete(condition)
+            removed += len(set(found["id"].to_pylist()))
+    return removed

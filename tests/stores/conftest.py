@@ -1,0 +1,36 @@
+"""The fixtures of the contract suite: every test that takes `backend` or `store` runs once per backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stores.backends import BACKENDS, SHARED, TYPED, Backend
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from agenthood.stores.base import Collection, VectorStore
+
+
+@pytest.fixture(params=list(BACKENDS))
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    """A backend with a place of its own."""
+    return Backend(request.param, tmp_path)
+
+
+@pytest.fixture
+async def store(backend: Backend) -> AsyncIterator[VectorStore]:
+    """An empty store."""
+    opened = backend.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture(params=[TYPED, SHARED], ids=["typed", "shared"])
+def collection(request: pytest.FixtureRequest) -> Collection:
+    """A table of our own, and the one shared with the TypeScript program."""
+    found: Collection = request.param
+    return found
