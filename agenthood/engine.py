@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 MIGRATION_SECONDS = 5.0
+_OPENED = ("store", "space", "index", "long_term", "episodic", "residual", "learner", "_recaller")
 _log = logging.getLogger("agenthood")
 
 
@@ -72,6 +73,17 @@ class AsyncHood:
         self._start_migration = start_migration
         self._migration_seconds = migration_seconds
         self._started = False
+        self._embedder: Embedder | None = None
+
+    if not TYPE_CHECKING:  # a type checker would take it that every name exists
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            """Say that the store is closed, where what opening makes is asked for."""
+            if name in _OPENED:
+                raise RuntimeError(
+                    f"this store is not open: use `async with agenthood.open_async({str(self.path)!r}) as hood`"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # -- opening and closing ----------------------------------------------------------------------------
 
@@ -99,10 +111,10 @@ class AsyncHood:
         settings = self._settings or load_settings(self.path)
         for warning in settings.warnings if self._settings is None else ():
             _log.warning("%s", warning)
-        embedder, self.reason = await _chosen(self._wanted, settings)
+        self._embedder, self.reason = await _chosen(self._wanted, settings)
         self.store: VectorStore = LanceStore(self.path / "memory")
         try:
-            await self._open(embedder, settings)
+            await self._open(self._embedder, settings)
         except BaseException:
             await self.close()
             raise
@@ -138,7 +150,7 @@ class AsyncHood:
     async def _verify(self) -> None:
         """Ask a model whose answers may have changed; one that cannot be reached now is asked at first use."""
         try:
-            await self.space.prepare()
+            await self.space.check()
         except EmbeddingSpaceError:
             raise
         except EmbeddingError as exc:
@@ -147,11 +159,17 @@ class AsyncHood:
 
     async def close(self) -> None:
         """Release the store and the embedder; closing twice is fine."""
-        if hasattr(self, "space"):
-            await self.space.embedder.aclose()
-        if hasattr(self, "store"):
-            await self.store.close()
         self._started = False
+        embedder, store = self._embedder, self.__dict__.get("store")
+        for name in _OPENED:
+            self.__dict__.pop(name, None)
+        self._embedder = None
+        try:
+            if embedder is not None:
+                await embedder.aclose()
+        finally:
+            if store is not None:
+                await store.close()
 
     # -- learning and recalling -------------------------------------------------------------------------
 
@@ -186,7 +204,7 @@ class AsyncHood:
             at = parse_time(timestamp) if timestamp is not None else None
         except InvalidInputError as exc:
             return Receipt("rejected", reason=str(exc))
-        named = {"score": score} if score is not None else dict(scores or {})
+        named = {"score": score} if score is not None else ({} if scores is None else scores)
         result = EvalResult(episode, named, outcome, member or UNKNOWN, skill or UNKNOWN, at)
         return await self.learner.learn(result)
 

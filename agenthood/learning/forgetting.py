@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agenthood.formats import EPISODE, LTM, PATTERN, storable
-from agenthood.learning.lessons import lesson_from, lesson_id, lesson_key
-from agenthood.learning.rules import candidate_keys
+from agenthood.formats import EPISODE, FOLDERS, LTM, PATTERN, storable
+from agenthood.learning.lessons import LESSON_ROWS, PATTERN_ROWS, lesson_from, lesson_key
 from agenthood.memory.episodic import episode_from
 from agenthood.records import Forgotten, Lesson
 from agenthood.stores.base import SHARED
-from agenthood.stores.filters import StartsWith
+from agenthood.stores.filters import AnyOf, Equals, StartsWith
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agenthood.memory.residual import ResidualMemory
-    from agenthood.stores.base import VectorStore
+    from agenthood.stores.base import Collection, VectorStore
+
+_LESSON_IDS = tuple(LTM + folder for folder in FOLDERS.values())
 
 
 @dataclass(slots=True)
@@ -25,18 +26,25 @@ class _Doomed:
     """What is to go.
 
     Attributes:
-        shared: ids in the shared table.
-        patterns: ids in tables of our own.
-        lessons: the lessons themselves.
-        rows: ids asked for that hold no usable lesson but exist.
-        missing: ids asked for that nothing has.
+        lessons: the lessons, by the id asked for.
+        unusable: ids asked for whose row holds no usable lesson.
+        missing: ids asked for that no lesson has.
+        rows: ids in the shared table.
+        episodes: episode id -> its text.
     """
 
-    shared: set[str] = field(default_factory=set)
-    patterns: set[str] = field(default_factory=set)
     lessons: dict[str, Lesson] = field(default_factory=dict)
-    rows: list[str] = field(default_factory=list)
+    unusable: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    rows: set[str] = field(default_factory=set)
+    episodes: dict[str, str] = field(default_factory=dict)
+
+    def holds(self, lesson: Lesson) -> bool:
+        """Whether `lesson` is one of those to go, under whatever of its keys."""
+        pattern = storable(lesson.pattern)
+        return any(
+            (one.kind, storable(one.pattern)) == (lesson.kind, pattern) for one in self.lessons.values()
+        )
 
 
 async def forget(
@@ -47,68 +55,77 @@ async def forget(
     Args:
         store: the store.
         ids: ids of lessons.
-        episodes: also remove the episodes they cite and those with the same text; they stay otherwise.
+        episodes: also remove the episodes they cite, and those with the same text that no other lesson cites; they
+            stay otherwise.
         residual: the residual memory to remove their signals from.
 
     Returns:
         What was removed, and the ids that no lesson has.
 
     Raises:
-        StoreError: the store could not be written; what was removed until then stays removed.
+        StoreError: the store could not be written. Forgetting again goes on: the lesson's own rows go last.
     """
+    signals = 0
     async with store.exclusive():
         doomed = await _find(store, ids)
-        gone: set[str] = set()
+        cited_elsewhere = await _mark_rows(store, doomed)
         if episodes:
-            gone = await _episodes_of(store, list(doomed.lessons.values()))
-        if doomed.shared or gone:
-            await store.purge(SHARED, sorted(doomed.shared | gone))
+            await _mark_episodes(store, doomed, cited_elsewhere)
+        if doomed.lessons:
             for collection in await store.collections():
                 if collection.typed:
-                    await store.purge(collection, sorted(doomed.patterns))
-    signals = 0
-    if residual is not None:
-        texts = {lesson.text for lesson in doomed.lessons.values()}
-        signals = sum(residual.forget(text) for text in sorted(texts))
-    return Forgotten((*doomed.lessons, *doomed.rows), tuple(sorted(gone)), signals, tuple(doomed.missing))
+                    await store.purge(collection, await _pattern_rows(store, collection, doomed))
+        if residual is not None:
+            texts = {lesson.text for lesson in doomed.lessons.values()} | set(doomed.episodes.values())
+            signals = sum(residual.forget(text) for text in sorted(texts))
+        if doomed.rows or doomed.episodes:
+            await store.purge(SHARED, sorted(doomed.rows | set(doomed.episodes)))
+    gone = (*doomed.lessons, *doomed.unusable)
+    return Forgotten(gone, tuple(sorted(doomed.episodes)), signals, tuple(doomed.missing))
 
 
 async def _find(store: VectorStore, ids: Sequence[str]) -> _Doomed:
     doomed = _Doomed()
-    found = await store.get(SHARED, [*ids, *(PATTERN + lesson_key(id_) for id_ in ids if "/" in id_)])
-    for id_ in dict.fromkeys(ids):
+    wanted = [id_ for id_ in dict.fromkeys(ids) if id_.startswith(_LESSON_IDS)]
+    doomed.missing = [id_ for id_ in dict.fromkeys(ids) if id_ not in wanted]
+    found = await store.get(SHARED, [*wanted, *(PATTERN + lesson_key(id_) for id_ in wanted)])
+    for id_ in wanted:
         row = found.get(id_) or found.get(PATTERN + lesson_key(id_))
         lesson = lesson_from(row) if row is not None else None
-        if not id_.startswith(LTM) or row is None:
-            doomed.missing.append(id_)
-        elif lesson is None:
-            doomed.rows.append(id_)
-            doomed.shared.add(id_)
-        else:
+        if lesson is not None and lesson.id == id_:
             doomed.lessons[id_] = lesson
-            await _mark(store, lesson, doomed)
+        elif id_ in found:
+            doomed.unusable.append(id_)
+            doomed.rows.add(id_)
+        else:
+            doomed.missing.append(id_)
     return doomed
 
 
-async def _mark(store: VectorStore, lesson: Lesson, doomed: _Doomed) -> None:
-    """Every row that holds the lesson's pattern, under whatever of its keys."""
-    keys = {lesson_key(lesson.id), *candidate_keys(lesson.pattern)}
-    long_term = [lesson_id(lesson.kind, key) for key in keys]
-    patterns = [PATTERN + key for key in keys]
-    for id_, row in (await store.get(SHARED, [*long_term, *patterns])).items():
-        held = lesson_from(row)
-        if held is not None and storable(held.pattern) == storable(lesson.pattern):
-            doomed.shared.add(id_)
-    for collection in await store.collections():
-        if collection.typed:
-            rows = await store.get(collection, patterns)
-            doomed.patterns |= {id_ for id_, row in rows.items() if row.content == storable(lesson.pattern)}
+async def _mark_rows(store: VectorStore, doomed: _Doomed) -> set[str]:
+    """Mark every row that holds a doomed lesson; returns the episodes that the other lessons cite."""
+    cited: set[str] = set()
+    async for batch in store.scan(SHARED, condition=AnyOf((LESSON_ROWS, PATTERN_ROWS))):
+        for row in batch:
+            lesson = lesson_from(row)
+            if lesson is not None and doomed.holds(lesson):
+                doomed.rows.add(row.id)
+            elif lesson is not None:
+                cited.update(lesson.episodes)
+    return cited
 
 
-async def _episodes_of(store: VectorStore, lessons: Sequence[Lesson]) -> set[str]:
-    cited = {id_ for lesson in lessons for id_ in lesson.episodes}
-    texts = {lesson.text for lesson in lessons}
-    found = set()
+async def _mark_episodes(store: VectorStore, doomed: _Doomed, cited_elsewhere: set[str]) -> None:
+    cited = {id_ for lesson in doomed.lessons.values() for id_ in lesson.episodes}
+    texts = {lesson.text for lesson in doomed.lessons.values()}
     async for batch in store.scan(SHARED, condition=StartsWith("id", EPISODE)):
-        found |= {row.id for row in batch if row.id in cited or episode_from(row).episode in texts}
-    return found
+        for row in batch:
+            text = episode_from(row).episode
+            if row.id in cited or (text in texts and row.id not in cited_elsewhere):
+                doomed.episodes[row.id] = text
+
+
+async def _pattern_rows(store: VectorStore, collection: Collection, doomed: _Doomed) -> list[str]:
+    patterns = {storable(lesson.pattern) for lesson in doomed.lessons.values()}
+    condition = AnyOf(tuple(Equals("content", pattern) for pattern in sorted(patterns)))
+    return sorted(await store.ids(collection, condition=condition))

@@ -215,12 +215,12 @@ class EmbeddingIndex:
     @overload
     async def find_similar(
         self, embedding: Vector, threshold: float = ..., limit: int = ..., *, kind: Kind | None = ...,
-        member: str | None = ..., skill: str | None = ..., scoring: Scoring = ...,
+        member: str | None = ..., skill: str | None = ..., scoring: Scoring = ..., any_space: bool = ...,
     ) -> list[PatternMatch]: ...  # fmt: skip
     @overload
     async def find_similar(
         self, embedding: Sequence[Vector], threshold: float = ..., limit: int = ..., *, kind: Kind | None = ...,
-        member: str | None = ..., skill: str | None = ..., scoring: Scoring = ...,
+        member: str | None = ..., skill: str | None = ..., scoring: Scoring = ..., any_space: bool = ...,
     ) -> list[list[PatternMatch]]: ...  # fmt: skip
     async def find_similar(  # noqa: PLR0913  the filters of a look-up
         self,
@@ -232,6 +232,7 @@ class EmbeddingIndex:
         member: str | None = None,
         skill: str | None = None,
         scoring: Scoring = "calibrated",
+        any_space: bool = False,
     ) -> list[PatternMatch] | list[list[PatternMatch]]:
         """The patterns most similar to one embedding, or to each of several in one call.
 
@@ -245,6 +246,8 @@ class EmbeddingIndex:
             skill: only patterns of this skill.
             scoring: `calibrated` [0, 1]; `cosine` [-1, 1]; `squared_l2`, 1 - squared distance, as the
                 TypeScript program reports. A space without calibration reports cosines for `calibrated`.
+            any_space: also compare with rows of the shared table that carry another space or none, as the
+                TypeScript program writes them and as it compares them; only meaningful with its own vectors.
 
         Returns:
             Matches best first, ties by key; for several queries one list for each.
@@ -257,12 +260,9 @@ class EmbeddingIndex:
         if not np.isfinite(threshold):
             raise InvalidInputError(f"threshold {threshold!r} is no finite number: give one like 0.85")
         named = {"kind": kind, "member": member, "skill": skill}
-        hits = await self._store.query(
-            self.main,
-            np.atleast_2d(queries),
-            condition=self.condition({name: value for name, value in named.items() if value is not None}),
-            limit=limit,
-        )
+        fields = {name: value for name, value in named.items() if value is not None}
+        condition = self._typed(fields) if any_space else self.condition(fields)
+        hits = await self._store.query(self.main, np.atleast_2d(queries), condition=condition, limit=limit)
         found = [self._matches(row, threshold, scoring) for row in hits]
         return found[0] if queries.ndim == 1 else found
 
@@ -393,6 +393,12 @@ class EmbeddingIndex:
         async for batch in self._store.scan(collection, condition=where(type=PATTERN_TYPE, space=space)):
             found.update((record.id, record.content) for record in batch)
         return found
+
+
+async def still_there(store: VectorStore, entries: Sequence[IndexEntry]) -> list[int]:
+    """The positions of the entries whose lesson was not forgotten while they were embedded."""
+    rows = await store.get(SHARED, [entry.lesson for entry in entries if entry.lesson is not None])
+    return [n for n, entry in enumerate(entries) if entry.lesson is None or entry.lesson in rows]
 
 
 def _as_words(record: Record) -> Record:

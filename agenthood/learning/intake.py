@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from agenthood.block import contains_block
 from agenthood.errors import InvalidInputError
-from agenthood.formats import pattern_text, unstorable_reason
+from agenthood.formats import parse_time, pattern_text, unstorable_reason
 from agenthood.learning.rules import band, mean_score
 from agenthood.records import UNKNOWN, EvalResult, Kind, Receipt
 from agenthood.redaction import redact
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +57,7 @@ def take_in(result: EvalResult) -> Intake | Receipt:
         if reason := _invalid(result):
             return Receipt("rejected", reason=reason)
         mean = mean_score(result.scores)
+        at = None if result.timestamp is None else parse_time(result.timestamp)
     except InvalidInputError as exc:
         return Receipt("rejected", reason=str(exc))
     if mean is None:
@@ -71,14 +69,21 @@ def take_in(result: EvalResult) -> Intake | Receipt:
         outcome=redact(result.outcome),
         member=redact(result.member.strip()) or UNKNOWN,
         skill=redact(result.skill.strip()) or UNKNOWN,
-        scores=dict(result.scores),
+        # Plain floats: whatever else counts as a number, such as a fraction or a NumPy scalar, has no JSON form.
+        scores={name: float(score) for name, score in result.scores.items()},
         mean=mean,
         kind=band(mean),
-        at=result.timestamp,
+        at=at,
     )
 
 
-def _invalid(result: EvalResult) -> str | None:
+def _invalid(result: object) -> str | None:
+    if not isinstance(result, EvalResult):
+        return f"it is {result!r:.80}: give an EvalResult"
+    return _unusable_text(result) or _unusable_field(result)
+
+
+def _unusable_text(result: EvalResult) -> str | None:
     for name in ("episode", "outcome", "member", "skill"):
         text: object = getattr(result, name)
         if not isinstance(text, str):
@@ -87,6 +92,13 @@ def _invalid(result: EvalResult) -> str | None:
             return f"{name} cannot be stored: {reason}"
     if not result.episode.strip():
         return "episode is empty: say what was done"
+    return None
+
+
+def _unusable_field(result: EvalResult) -> str | None:
+    scores: object = result.scores
+    if not isinstance(scores, Mapping) or not all(isinstance(name, str) for name in scores):
+        return f"scores is {scores!r:.80}: give a mapping from name to number"
     at: object = result.timestamp
     if at is not None and not isinstance(at, datetime):
         return f"timestamp is {at!r:.80}: give a datetime"

@@ -19,7 +19,8 @@ from agenthood.learning.intake import Intake, take_in
 from agenthood.learning.lessons import lesson_from, lesson_id, lesson_of_row, lesson_record
 from agenthood.memory.episodic import episode_record
 from agenthood.memory.long_term import long_term_record
-from agenthood.records import EvalResult, LearnerStatus, Lesson, Receipt, ReceiptStatus
+from agenthood.memory.residual import MAX_SIGNAL_CHARACTERS
+from agenthood.records import KINDS, EvalResult, LearnerStatus, Lesson, Receipt, ReceiptStatus
 from agenthood.stores.base import SHARED, Collection, Record, Vector
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from agenthood.stores.base import VectorStore
 
 STATUS_KEY = "learner/status"
-_BATCH = 1_000
+BATCH_SIZE = 1_000
 # The nearest pattern decides; the ones after it only count if its lesson has gone meanwhile.
 _NEAREST = 3
 _log = logging.getLogger("agenthood")
@@ -76,6 +77,7 @@ class EpisodeLearner:
         space: ActiveSpace | None = None,
         residual: ResidualMemory | None = None,
         threshold: float = rules.MATCH_THRESHOLD,
+        batch_size: int = BATCH_SIZE,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """Put its parts together.
@@ -86,6 +88,7 @@ class EpisodeLearner:
             space: what embeds; None leaves new lessons pending.
             residual: signals to reinforce or weaken.
             threshold: match score in [0, 1] from which an episode merges into a lesson, inclusive.
+            batch_size: how many episodes `learn_many` decides on under one lock and writes in one commit.
             clock: the current time in UTC.
         """
         self._store = store
@@ -93,6 +96,7 @@ class EpisodeLearner:
         self._space = space
         self._residual = residual
         self._threshold = threshold
+        self._batch_size = max(1, batch_size)
         self._clock = clock
 
     async def learn(self, result: EvalResult) -> Receipt:
@@ -116,8 +120,8 @@ class EpisodeLearner:
             One receipt per episode, in order.
         """
         receipts: list[Receipt] = []
-        for start in range(0, len(results), _BATCH):
-            receipts += await self._learn_batch(results[start : start + _BATCH])
+        for start in range(0, len(results), self._batch_size):
+            receipts += await self._learn_batch(results[start : start + self._batch_size])
             if on_progress is not None:
                 on_progress(len(receipts), len(results))
         return receipts
@@ -138,7 +142,10 @@ class EpisodeLearner:
                 receipts = await self._learn_intakes(intakes)
             except AgenthoodError as exc:
                 _log.warning("%d episodes were not learned: %s", len(intakes), exc)
-                receipts = [Receipt("rejected", kind=i.kind, score=i.mean, reason=str(exc)) for i in intakes]
+                receipts = _refused(intakes, str(exc))
+            except Exception as exc:  # noqa: BLE001  a fault of ours is logged and must not end the caller's run
+                _log.exception("%d episodes were not learned", len(intakes))
+                receipts = _refused(intakes, f"learning failed unexpectedly: {exc!r:.200}")
         learned = iter(receipts)
         return [next(learned) if isinstance(item, Intake) else item for item in taken_in]
 
@@ -149,9 +156,14 @@ class EpisodeLearner:
             known = await self._look_up(lasting, embedded)
             batch = _Batch(known, embedded, self._index, self._threshold, self._clock())
             receipts = [batch.decide(intake) for intake in intakes]
-            await self._write(batch, intakes)
+            unindexed = await self._write(batch, intakes)
         await self._reinforce(intakes)
-        return receipts
+        if not unindexed:
+            return receipts
+        return [
+            replace(one, status="pending", reason=unindexed) if one.status == "stored" else one
+            for one in receipts
+        ]
 
     async def _embed(self, texts: list[str]) -> _Embedded:
         words = lexical_vectors(texts)
@@ -218,7 +230,12 @@ class EpisodeLearner:
             if id_.startswith(PATTERN):
                 _note_orphan(known, row)
 
-    async def _write(self, batch: _Batch, intakes: Sequence[Intake]) -> None:
+    async def _write(self, batch: _Batch, intakes: Sequence[Intake]) -> str:
+        """Write a batch; the reason why the index could not be written, or an empty string.
+
+        Episodes, lessons and status go first and in one commit: episode and evidence stand or fall together, and
+        what the index then lacks the migration fills in.
+        """
         status_id = LTM + STATUS_KEY
         tally = _Tally.read((await self._store.get(SHARED, [status_id])).get(status_id))
         for intake in intakes:
@@ -228,19 +245,29 @@ class EpisodeLearner:
         rows: dict[Collection, list[Record]] = {SHARED: [*batch.episodes, *lessons, status]}
         for collection, records in batch.index_rows().items():
             rows.setdefault(SHARED if collection.name == SHARED.name else collection, []).extend(records)
-        # The shared table first and in one commit: episode and evidence stand or fall together, and what the
-        # index then lacks the migration fills in.
-        for collection, records in rows.items():
-            result = await self._store.upsert(collection, records)
-            if result.rejected:
-                raise StoreError(
-                    f"the store refused {result.rejected[0].id!r:.120}: {result.rejected[0].reason}"
-                )
+        await self._upsert(SHARED, rows.pop(SHARED))
+        try:
+            for collection, records in rows.items():
+                await self._upsert(collection, records)
+        except StoreError as exc:
+            _log.warning("new lessons are not indexed yet: %s", exc)
+            return str(exc)
+        return ""
+
+    async def _upsert(self, collection: Collection, records: list[Record]) -> None:
+        result = await self._store.upsert(collection, records)
+        if result.rejected:
+            raise StoreError(f"the store refused {result.rejected[0].id!r:.120}: {result.rejected[0].reason}")
 
     async def _reinforce(self, intakes: Sequence[Intake]) -> None:
         if self._residual is None:
             return
-        signals = [(i.episode, i.mean if i.kind == "learned" else i.mean - 1) for i in intakes if i.kind]
+        signals = [
+            (i.episode, i.mean if i.kind == "learned" else i.mean - 1)
+            for i in intakes
+            if i.kind
+            and len(i.episode) <= MAX_SIGNAL_CHARACTERS  # a longer text is no hint, and would be refused
+        ]
         try:
             self._residual.record_many(signals)
         except (AgenthoodError, OSError) as exc:
@@ -279,9 +306,9 @@ class _Batch:
             "scores": dict(intake.scores),
         }
         episode = episode_record(intake.episode, intake.outcome, at=at, recorded=self.now, details=details)
-        self.episodes.append(episode)
         receipt = Receipt("skipped", score=intake.mean, episode_id=episode.id)
         if intake.kind is None:
+            self.episodes.append(episode)
             return replace(
                 receipt,
                 reason=f"a mean score of {intake.mean:g} is neither a success nor a failure: nothing learned",
@@ -290,7 +317,8 @@ class _Batch:
         try:
             id_, exact = self._exact(intake)
         except InvalidInputError as exc:
-            return replace(receipt, status="rejected", kind=intake.kind, reason=str(exc))
+            return Receipt("rejected", score=intake.mean, kind=intake.kind, reason=str(exc))
+        self.episodes.append(episode)
         matched, similarity = (id_, 1.0) if exact else self._best(position, intake)
         receipt = replace(receipt, kind=intake.kind)
         if matched is not None:
@@ -299,16 +327,22 @@ class _Batch:
 
     def _exact(self, intake: Intake) -> tuple[str, bool]:
         assert intake.kind is not None  # noqa: S101  for the type checker
-        taken = {
-            key: self._known.taken[lesson_id(intake.kind, key)]
-            for key in rules.candidate_keys(intake.pattern)
-            if lesson_id(intake.kind, key) in self._known.taken
-        }
+        holders: dict[str, str] = {}
+        for key in rules.candidate_keys(intake.pattern):
+            # The id of a pattern row does not tell the kind, so a key serves one lesson of either.
+            ids = [id_ for kind in KINDS if (id_ := lesson_id(kind, key)) in self._known.taken]
+            if ids:
+                holders[key] = next((id_ for id_ in ids if self._known.taken[id_] == intake.pattern), ids[0])
+        taken = {key: self._known.taken[id_] for key, id_ in holders.items()}
         key, exact = rules.choose_key(intake.pattern, taken)
-        return lesson_id(intake.kind, key), exact
+        if not exact:
+            return lesson_id(intake.kind, key), False
+        rules.check_same(self._known.lessons[holders[key]], intake.member, intake.skill)
+        return holders[key], True
 
     def _best(self, position: int, intake: Intake) -> tuple[str | None, float]:
         """The id and score of the best lesson at or above the threshold, ties by id; (None, 0) if there is none."""
+        assert intake.kind is not None  # noqa: S101  for the type checker
         if self._index is None or self._embedded.semantic is None or self._known.reason:
             return None, 0.0
         scored = [
@@ -317,6 +351,9 @@ class _Batch:
             if (id_ := self._live_lesson(candidate)) is not None
         ]
         scored += self._added_scores(position, intake)
+        # Another text under the same hash is a lesson of its own, however alike the two are.
+        keys = {lesson_id(intake.kind, key) for key in rules.candidate_keys(intake.pattern)}
+        scored = [pair for pair in scored if pair[1] not in keys]
         score, id_ = min(scored, key=lambda pair: (-pair[0], pair[1]), default=(0.0, None))
         return (id_, score) if score >= self._threshold else (None, 0.0)
 
@@ -352,9 +389,11 @@ class _Batch:
         self._known.lessons[id_] = self.changed[id_] = lesson
         self._added.setdefault(intake.fields, []).append((position, id_))
         self._entries.append((position, IndexEntry.of(lesson)))
-        pending = self._embedded.reason or ("" if self._index else "no embedder is active")
+        pending = (
+            self._embedded.reason or self._known.reason or ("" if self._index else "no embedder is active")
+        )
         status: ReceiptStatus = "pending" if pending else "stored"
-        return replace(receipt, status=status, id=id_, evidence=1, reason=pending or self._known.reason)
+        return replace(receipt, status=status, id=id_, evidence=1, reason=pending)
 
     def index_rows(self) -> dict[Collection, list[Record]]:
         """The index rows of the new lessons; of those merged, the one that only a pattern row knew is left as it is."""
@@ -368,9 +407,12 @@ class _Batch:
 
 def _possible_ids(intake: Intake) -> list[str]:
     """Where the exact pattern of `intake` may be: its long-term rows, and rows that only the index knows."""
-    assert intake.kind is not None  # noqa: S101  for the type checker
     keys = rules.candidate_keys(intake.pattern)
-    return [*(lesson_id(intake.kind, key) for key in keys), *(PATTERN + key for key in keys)]
+    return [*(lesson_id(kind, key) for kind in KINDS for key in keys), *(PATTERN + key for key in keys)]
+
+
+def _refused(intakes: Sequence[Intake], reason: str) -> list[Receipt]:
+    return [Receipt("rejected", kind=intake.kind, score=intake.mean, reason=reason) for intake in intakes]
 
 
 def _note_orphan(known: _Known, row: Record) -> None:

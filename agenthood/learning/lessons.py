@@ -142,8 +142,11 @@ class LessonBook:
             self.lessons[lesson.pattern] = lesson
 
     def add_orphan(self, record: Record) -> None:
-        """Take a pattern row of the shared table into account: a lesson of evidence 1 if nothing else knows it."""
-        lesson = lesson_from(record)
+        """Take a pattern row of the shared table into account: a lesson of evidence 1 if nothing else knows it.
+
+        A row that names its long-term row is none: where that has gone, somebody has deleted the lesson.
+        """
+        lesson = None if "lesson" in record.metadata else lesson_from(record)
         if lesson is None or lesson.pattern in self.lessons:
             return
         # A pattern row keeps its text with what backends cannot store replaced; compare on that.

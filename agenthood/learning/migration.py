@@ -26,7 +26,7 @@ from agenthood.formats import (
     storable,
     utc_now,
 )
-from agenthood.learning.index import EmbeddingIndex, IndexEntry
+from agenthood.learning.index import EmbeddingIndex, IndexEntry, still_there
 from agenthood.learning.lessons import LESSON_ROWS, LessonBook, lesson_key, read_book
 from agenthood.learning.rules import candidate_keys, choose_key
 from agenthood.records import MigrationReport
@@ -91,6 +91,8 @@ async def is_current(store: VectorStore, index: EmbeddingIndex) -> bool:
     marker = await read_marker(store)
     if marker is None or marker.space != str(index.space):
         return False
+    if await store.count(index.main, index.condition({})) < marker.lessons:
+        return False  # somebody has removed rows or the table, or lessons were forgotten
     book = LessonBook()
     recent = AllOf((LESSON_ROWS, AtLeast("created_at", marker.migrated_at)))
     async for batch in store.scan(SHARED, condition=recent):
@@ -161,6 +163,8 @@ class _Run:
         )
         start, size = 0, _FIRST_BATCH
         while start < len(missing):
+            if start and self._deadline is not None and time.monotonic() > self._deadline:
+                raise TimeoutError
             await self._fill(missing[start : start + size], first=start == 0)
             start, size = start + size, min(2 * size, _LARGEST_BATCH)
             if on_progress is not None:
@@ -176,7 +180,9 @@ class _Run:
         async with self._store.exclusive():
             if first:
                 await self._store.delete(SHARED, [INDEX_VERSION_KEY])
-            for collection, records in self._index.rows(entries, vectors).items():
+            kept = await still_there(self._store, entries)
+            rows = self._index.rows([entries[n] for n in kept], vectors[kept])
+            for collection, records in rows.items():
                 result = await self._store.upsert(collection, records)
                 for rejection in result.rejected:
                     _log.warning("lesson %r cannot be indexed: %s", rejection.id, rejection.reason)

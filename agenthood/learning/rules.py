@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
+from typing import Any
 
 from agenthood.errors import InvalidInputError
 from agenthood.formats import hash_pattern, pattern_text, storable
@@ -36,11 +37,12 @@ def mean_score(scores: Mapping[str, float]) -> float | None:
     for name, score in scores.items():
         if not _is_share(score):
             raise InvalidInputError(f"score {name!r} is {score!r}: give a finite number from 0 to 1")
-    return round(math.fsum(scores.values()) / len(scores), 9) if scores else None
+    return round(math.fsum(map(float, scores.values())) / len(scores), 9) if scores else None
 
 
-def _is_share(score: object) -> bool:
-    return not isinstance(score, bool) and isinstance(score, Real) and 0 <= float(score) <= 1
+def _is_share(score: Any) -> bool:  # noqa: ANN401  whatever a caller gives
+    is_number = isinstance(score, Real) and not isinstance(score, bool)
+    return is_number and bool(0 <= score <= 1)
 
 
 def band(mean: float) -> Kind | None:
@@ -118,13 +120,29 @@ def choose_key(pattern: str, taken: Mapping[str, str]) -> tuple[str, bool]:
     return free, False
 
 
+def check_same(lesson: Lesson, member: str, skill: str) -> None:
+    """Make sure that a lesson found by its pattern text is of this member and skill.
+
+    Colons in names make pattern texts ambiguous: member `a`, skill `b:c` writes the same as member `a:b`, skill `c`.
+
+    Raises:
+        InvalidInputError: it is another member's or skill's.
+    """
+    written = pattern_text(lesson.kind, lesson.member, lesson.skill, lesson.text)
+    if written == lesson.pattern and (lesson.member, lesson.skill) != (member, skill):
+        raise InvalidInputError(
+            f"member {member!r:.80}, skill {skill!r:.80} writes the same pattern as member {lesson.member!r:.80}, "
+            f"skill {lesson.skill!r:.80}: use names without a colon"
+        )
+
+
 def trend(recent: Sequence[float]) -> Trend:
     """Whether the mean of the last scores rises or falls against the same number before them, by over 0.05."""
     window = min(_TREND_WINDOW, len(recent) // 2)
     if not window:
         return "stable"
     latest, before = recent[-window:], recent[-2 * window : -window]
-    change = (math.fsum(latest) - math.fsum(before)) / window
+    change = round((math.fsum(latest) - math.fsum(before)) / window, 9)
     if abs(change) <= _TREND_STEP:
         return "stable"
     return "rising" if change > 0 else "falling"

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agenthood.errors import EmbedderUnavailableError, EmbeddingError, EmbeddingSpaceError, InvalidInputError
+from agenthood.embedding.base import unit_rows
+from agenthood.errors import (
+    AgenthoodError,
+    EmbedderUnavailableError,
+    EmbeddingError,
+    EmbeddingSpaceError,
+    InvalidInputError,
+)
 from agenthood.formats import LTM, dumps, loads_object, utc_now
 from agenthood.learning.calibration import LEXICAL, Calibration, reference_texts
 from agenthood.memory.long_term import long_term_record
@@ -25,6 +33,9 @@ CANARY = "The canary sings the same tune each morning; when its song has changed
 CANARY_COSINE = 0.999
 """Below this cosine with its first answer a model counts as changed; rounding on other hardware stays far above."""
 
+CALIBRATION_PAUSE = 60.0
+"""Seconds before a calibration that failed is tried again; until then scores are raw cosines."""
+
 _log = logging.getLogger("agenthood")
 
 
@@ -39,7 +50,8 @@ class ActiveSpace:
         self.embedder = embedder
         self.calibration: Calibration | None = LEXICAL if embedder.space.backend == "lexical" else None
         self._store = store
-        self._ready = embedder.space.backend == "lexical"
+        self._ready = self._same = embedder.space.backend == "lexical"
+        self._calibrate_at = 0.0
         self._preparing = asyncio.Lock()
 
     @property
@@ -60,29 +72,64 @@ class ActiveSpace:
             EmbeddingError: it does not answer, or with something unusable.
         """
         await self.prepare()
-        return await self.embedder.embed(texts, role=role)
+        return await self._ask(texts, role)
+
+    async def _ask(self, texts: Sequence[str], role: Role = "document") -> Vectors:
+        try:
+            answer = await self.embedder.embed(texts, role=role)
+            return unit_rows(answer, count=len(texts), dimension=self.space.dimension)
+        except AgenthoodError:
+            raise
+        except Exception as exc:  # an embedder may be anybody's, and whatever it raises means that it is down
+            raise EmbedderUnavailableError(
+                f"the embedder of space {str(self.space)!r} failed: {exc!r:.200}"
+            ) from exc
 
     async def load_calibration(self) -> None:
         """Read the calibration from the store, without asking the model."""
         if self.calibration is None:
             self._adopt(await self._record())
 
+    async def check(self) -> None:
+        """Make sure, once, that the model still answers as it did; a pinned one cannot do otherwise.
+
+        Raises:
+            EmbeddingSpaceError: it answers differently.
+            EmbeddingError: it does not answer; it is asked again at the next call.
+        """
+        if not self.embedder.pinned:
+            async with self._preparing:
+                await self._checked()
+
     async def prepare(self) -> None:
         """Make or check the space's record, once; a failure is tried again at the next call."""
         async with self._preparing:
             if self._ready:
                 return
-            record = await self._record()
-            if record.get("canary") and self.embedder.pinned:
-                self._adopt(record)
-            else:
-                canary = (await self.embedder.embed([CANARY]))[0]
-                self._compare(canary, record)
-                record = record or {"space": str(self.space), "canary": [round(float(x), 6) for x in canary]}
-            if self.calibration is None and not self._adopt(record):
+            record = await self._checked()
+            if (
+                self.calibration is None
+                and not self._adopt(record)
+                and time.monotonic() >= self._calibrate_at
+            ):
                 record["calibration"] = await self._calibrate()
                 await self._save(record)
-            self._ready = True
+                self._calibrate_at = time.monotonic() + CALIBRATION_PAUSE
+            self._ready = self.calibration is not None
+
+    async def _checked(self) -> dict[str, Any]:
+        """The space's record, with the canary's first vector."""
+        record = await self._record()
+        if self._same or (record.get("canary") and self.embedder.pinned):
+            return record
+        canary = (await self._ask([CANARY]))[0]
+        if record.get("canary"):
+            self._compare(canary, record)
+        else:
+            record |= {"space": str(self.space), "canary": [round(float(x), 6) for x in canary]}
+            await self._save(record)
+        self._same = True
+        return record
 
     async def _record(self) -> dict[str, Any]:
         found = await self._store.get(SHARED, [self._id])
@@ -102,9 +149,7 @@ class ActiveSpace:
         return self.calibration is not None
 
     def _compare(self, canary: Vectors, record: dict[str, Any]) -> None:
-        first = record.get("canary")
-        if not first:
-            return
+        first = record["canary"]
         if len(first) != len(canary) or not float(np.dot(first, canary)) >= CANARY_COSINE:
             raise EmbeddingSpaceError(
                 f"the model behind space {str(self.space)!r} answers differently from when the space was created, so "
@@ -114,10 +159,8 @@ class ActiveSpace:
 
     async def _calibrate(self) -> dict[str, Any] | None:
         try:
-            self.calibration = Calibration.fit(await self.embedder.embed(reference_texts()))
+            self.calibration = Calibration.fit(await self._ask(reference_texts()))
         except (EmbeddingError, InvalidInputError) as exc:
-            if isinstance(exc, EmbedderUnavailableError):
-                raise
             _log.warning("space %s cannot be calibrated, its scores stay raw: %s", self.space, exc)
             return None
         return loads_object(self.calibration.to_json())

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from agenthood.errors import EmbeddingError, InvalidInputError
+from agenthood.errors import EmbeddingError, InvalidInputError, StoreError
 from agenthood.formats import (
     EPISODE,
+    FOLDERS,
     LTM,
     PATTERN,
     dumps,
@@ -24,7 +25,7 @@ from agenthood.formats import (
     utc_now,
 )
 from agenthood.learning import rules
-from agenthood.learning.index import EmbeddingIndex, IndexEntry
+from agenthood.learning.index import EmbeddingIndex, IndexEntry, still_there
 from agenthood.learning.learner import STATUS_KEY
 from agenthood.learning.lessons import LESSON_ROWS, lesson_from, lesson_id, lesson_record, read_book
 from agenthood.memory.episodic import episode_from
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agenthood.learning.spaces import ActiveSpace
-    from agenthood.stores.base import VectorStore
+    from agenthood.stores.base import Vector, VectorStore
 
 _BATCH = 500
 _OWN_KEYS = (STATUS_KEY, "spaces/")
@@ -107,7 +108,9 @@ async def import_lines(
     done = 0
     for batch in _batches(_parsed(lines, outcome)):
         async with store.exclusive():
-            await _import_batch(store, index, space, batch, outcome)
+            entries = await _import_batch(store, batch, outcome)
+        if entries:
+            await _index(store, index, entries, await _vectors(space, entries))
         done += len(batch)
         if on_progress is not None:
             on_progress(done, 0)
@@ -148,7 +151,7 @@ def _parse(line: str) -> Lesson | Record:
         case "episode":
             return _episode(body)
         case "memory":
-            return long_term_record(_text(body, "key"), body.get("value"), at=utc_now())
+            return _memory(body)
         case other:
             raise InvalidInputError(f"type {other!r:.80} is none of 'lesson', 'episode', 'memory'")
 
@@ -157,9 +160,24 @@ def _text(body: Mapping[str, Any], name: str, default: str | None = None) -> str
     value = body.get(name, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
         raise InvalidInputError(f"{name} is {value!r:.80}: give text")
+    return value
+
+
+def _id(body: Mapping[str, Any], name: str) -> str:
+    """As `_text`, for what becomes part of an id; in contents JSON escapes what no backend can store."""
+    value = _text(body, name)
     if reason := unstorable_reason(value):
         raise InvalidInputError(f"{name} cannot be stored: {reason}")
     return value
+
+
+def _memory(body: Mapping[str, Any]) -> Record:
+    key = _id(body, "key")
+    if key.startswith((*_OWN_KEYS, *FOLDERS.values())):
+        raise InvalidInputError(
+            f"key {key!r:.80} is the engine's own: give lessons as lines of type 'lesson'"
+        )
+    return long_term_record(key, body.get("value"), at=utc_now())
 
 
 def _lesson(body: Mapping[str, Any]) -> Lesson:
@@ -184,7 +202,7 @@ def _lesson(body: Mapping[str, Any]) -> Lesson:
 
 
 def _episode(body: Mapping[str, Any]) -> Record:
-    id_ = _text(body, "id")
+    id_ = _id(body, "id")
     if not id_.startswith(EPISODE):
         raise InvalidInputError(f"id {id_!r:.80} is no episode's: it starts with {EPISODE!r}")
     at = iso(parse_time(_text(body, "timestamp")))
@@ -197,12 +215,9 @@ def _episode(body: Mapping[str, Any]) -> Record:
 
 
 async def _import_batch(
-    store: VectorStore,
-    index: EmbeddingIndex,
-    space: ActiveSpace,
-    batch: list[Lesson | Record],
-    outcome: _Outcome,
-) -> None:
+    store: VectorStore, batch: list[Lesson | Record], outcome: _Outcome
+) -> list[IndexEntry]:
+    """Write the lessons, episodes and memories of a batch; returns what is to be indexed."""
     records = [item for item in batch if isinstance(item, Record)]
     known = await store.get(SHARED, [record.id for record in records])
     fresh = {record.id: record for record in records if record.id not in known}
@@ -211,9 +226,10 @@ async def _import_batch(
     lessons = [item for item in batch if isinstance(item, Lesson)]
     changed, entries = await _placed(store, lessons, outcome)
     rows = [*fresh.values(), *(lesson_record(lesson, at=utc_now()) for lesson in changed.values())]
-    await store.upsert(SHARED, rows)
-    if entries:
-        await _index(store, index, space, entries)
+    result = await store.upsert(SHARED, rows)
+    if result.rejected:
+        raise StoreError(f"the store refused {result.rejected[0].id!r:.120}: {result.rejected[0].reason}")
+    return entries
 
 
 async def _placed(
@@ -256,25 +272,36 @@ def _joined(known: Lesson | None, imported: Lesson) -> Lesson | None:
     unseen = tuple(id_ for id_ in imported.episodes if id_ not in known.episodes)
     disjoint = len(unseen) == len(imported.episodes)
     added = imported.evidence if disjoint and unseen else len(unseen)
-    if not added:
+    later = disjoint and imported.first_seen == known.first_seen
+    if later:
+        # An earlier or later state of the same lesson, of which both cite only the latest episodes.
+        added = imported.evidence - known.evidence
+    if added <= 0:
         return None
     count = known.evidence + added
     return replace(
         known,
         evidence=count,
-        mean=known.mean + (imported.mean - known.mean) * added / count,
+        mean=imported.mean if later else known.mean + (imported.mean - known.mean) * added / count,
         episodes=(*known.episodes, *unseen)[-rules.MAX_CITED :],
         first_seen=min(known.first_seen, imported.first_seen),
         last_seen=max(known.last_seen, imported.last_seen),
     )
 
 
-async def _index(
-    store: VectorStore, index: EmbeddingIndex, space: ActiveSpace, entries: list[IndexEntry]
-) -> None:
+async def _vectors(space: ActiveSpace, entries: list[IndexEntry]) -> Vector | None:
+    """Their vectors; None leaves them pending: the next migration embeds them."""
     try:
-        vectors = await space.embed([entry.text for entry in entries])
+        return await space.embed([entry.text for entry in entries])
     except EmbeddingError:
-        vectors = None  # pending: the next migration embeds them
-    for collection, records in index.rows(entries, vectors).items():
-        await store.upsert(collection, records)
+        return None
+
+
+async def _index(
+    store: VectorStore, index: EmbeddingIndex, entries: list[IndexEntry], vectors: Vector | None
+) -> None:
+    async with store.exclusive():
+        kept = await still_there(store, entries)
+        vectors = None if vectors is None else vectors[kept]
+        for collection, records in index.rows([entries[n] for n in kept], vectors).items():
+            await store.upsert(collection, records)
