@@ -6,7 +6,6 @@ import io
 import os
 import sys
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
@@ -18,11 +17,6 @@ from agenthood.cli.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from agenthood.cli.jsonl import ByteSource
-
-_MAX_LINE = 256 * 2**20
-"""Bytes; every line that an export wrote is far shorter."""
 
 
 @click.command(short_help="Write lessons and episodes as JSON lines.")
@@ -57,17 +51,17 @@ def import_(session: Session, /, file: str) -> int:
     twice does no harm. Every bad line is reported with its number and the exit code is 1; the rest is
     imported.
     """
+    from agenthood.cli.importing import Importer  # noqa: PLC0415  keeps --help light
+
     output = session.output
     with (
         click.open_file(file, "rb") as source,
         session.open(create=True, migrate=False) as hood,
         progress("Importing", quiet=output.quiet or file == "-") as advance,
     ):
-        lines = _Lines(source)
-        done = hood.import_(lines, on_progress=advance)
-    done = replace(done, rejected=tuple(sorted([*done.rejected, *lines.rejected])))
-    for number, reason in done.rejected:
-        output.problem(f"line {number}: {reason}")
+        importer = Importer(hood, output)
+        importer.run(source, advance)
+    done = importer.done
     if output.json:
         output.document(done.to_dict())
     else:
@@ -80,36 +74,6 @@ def import_(session: Session, /, file: str) -> int:
             ]
         )
     return 1 if done.rejected else 0
-
-
-class _Lines:
-    """The lines of a file as text.
-
-    Attributes:
-        rejected: (line number, reason) of those that are none; in their place comes an empty line.
-    """
-
-    def __init__(self, source: ByteSource) -> None:
-        self.rejected: list[tuple[int, str]] = []
-        self._source = source
-
-    def __iter__(self) -> Iterator[str]:
-        from agenthood.cli.jsonl import raw_lines  # noqa: PLC0415  keeps --help light
-
-        for raw in raw_lines(self._source, limit=_MAX_LINE):
-            if raw.too_long:
-                if raw.first:
-                    yield self._reject(raw.number, f"longer than {_MAX_LINE // 2**20} MiB")
-                continue
-            try:
-                yield raw.body.decode("utf-8")
-            except UnicodeDecodeError as error:
-                at = error.start
-                yield self._reject(raw.number, f"not UTF-8: byte {raw.body[at]:#04x} at position {at}")
-
-    def _reject(self, number: int, reason: str) -> str:
-        self.rejected.append((number, reason))
-        return ""
 
 
 @contextmanager

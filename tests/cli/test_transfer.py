@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import agenthood
+from cli_support import spawn
 
 if TYPE_CHECKING:
     from cli_support import Run
@@ -53,12 +55,13 @@ def test_what_is_exported_can_be_imported(run: Run, store: Path, tmp_path: Path,
 def test_bad_lines_are_reported_and_the_rest_is_imported(run: Run, tmp_path: Path) -> None:
     """Each bad line has its number and reason; the exit code is 1."""
     lines = run("export").out.encode().splitlines(keepends=True)
+    lines[4:4] = [b"[]\n"]
     lines[1:1] = [b"not json\n", b"\n", b'{"type": "lesson", "kind": "learned", "text": "\xff"}\n']
     done = run("import", "-", stdin=b"".join(lines), directory=tmp_path / "other")
     assert done.code == 1
-    assert done.facts["rejected"] == "2"
+    assert done.facts["rejected"] == "3"
     assert done.facts["stored"] == "5"
-    assert [line.split(":")[1] for line in done.err.splitlines()] == [" line 2", " line 4"]
+    assert [line.split(":")[1] for line in done.err.splitlines()] == [" line 2", " line 4", " line 8"]
     with agenthood.open(tmp_path / "other") as hood:
         assert len(hood.lessons()) == 2
 
@@ -82,3 +85,18 @@ def test_json_says_where_the_export_went(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
     assert run("export", file, "--json").json == {"file": str(file), "lines": 5}
     assert len([json.loads(line) for line in run("export", "--json").out.splitlines()]) == 5
+
+
+def test_ctrl_c_while_waiting_for_lines_ends_at_once(store: Path) -> None:
+    """An import from a pipe that stays open is interrupted like any other command."""
+    process = spawn("--dir", store, "import", "-", stdin=-1)
+    assert process.stdin is not None
+    process.stdin.write(b"not json\n" * 500)  # one batch; its reports show that the program reads
+    process.stdin.flush()
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith(b"agenthood: line 1: ")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"import the file again" in err
+    assert b"Traceback" not in err
