@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agenthood.errors import InvalidInputError
 from agenthood.learning.rules import mean_score
 from agenthood.redaction import redact
+from agenthood.runtime.processes import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,43 +67,12 @@ class Outcome:
 
 
 async def run_check(command: str, project: Path, *, seconds: float = CHECK_SECONDS) -> Outcome:
-    """Run `command` in a shell in `project`; at the time limit it is killed with all it started."""
-    process = await asyncio.create_subprocess_shell(
-        command,
-        cwd=project,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    tail = bytearray()
-    try:
-        async with asyncio.timeout(seconds):
-            await _drain(process, tail)
-            await process.wait()
-    except TimeoutError:
-        return Outcome(None, _text(tail))
-    finally:
-        _kill_group(process.pid)
-        await process.wait()
-    return Outcome(process.returncode, _text(tail))
+    """Run `command` in a shell in `project`; when it ends or runs out of time, all it started is killed."""
+    finished = await run(command, cwd=project, seconds=seconds, head=0, tail=4 * _TAIL)
+    return Outcome(finished.status, _text(finished.tail))
 
 
-async def _drain(process: asyncio.subprocess.Process, tail: bytearray) -> None:
-    assert process.stdout is not None  # noqa: S101  a pipe was asked for
-    while chunk := await process.stdout.read(65_536):
-        tail += chunk
-        del tail[: -4 * _TAIL]
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # it and all it started have ended
-
-
-def _text(tail: bytearray) -> str:
+def _text(tail: bytes) -> str:
     return redact(tail.decode("utf-8", "replace"))[-_TAIL:].strip()
 
 
@@ -119,8 +86,14 @@ def check_score(command: str, after: Outcome, before: Outcome | None = None) -> 
     """
     name = f"check: {redact(command)}"
     if not after.ran:
-        return Score(name, None, "check", f"could not be run (exit status {after.status}): {after.tail[-200:]}")
-    told = "passed" if after.passed else ("ran out of time" if after.status is None else f"exit status {after.status}")
+        return Score(
+            name, None, "check", f"could not be run (exit status {after.status}): {after.tail[-200:]}"
+        )
+    told = (
+        "passed"
+        if after.passed
+        else ("ran out of time" if after.status is None else f"exit status {after.status}")
+    )
     if before is not None:
         told += ", passed before" if before.passed else ", failed before"
     if not after.passed and after.tail:
