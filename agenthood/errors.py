@@ -16,6 +16,7 @@
         ├── ProviderAuthError        the key was refused
         ├── ProviderRateLimitError   too many requests (knows when to come back, if the provider said)
         ├── ProviderUnavailableError unreachable, timed out, overloaded, or the answer broke off
+        │   └── AllProvidersFailedError  several were asked; names each with its cause
         ├── ProviderRequestError     it refused the request itself: too long, an unknown model
         └── ProviderResponseError    it answered with something unusable
 
@@ -23,6 +24,11 @@ Messages name what was wrong with `repr` of the value, and the next step. None h
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class AgenthoodError(Exception):
@@ -143,6 +149,22 @@ class ProviderUnavailableError(ProviderError):
 
     retryable = True
     elsewhere = True
+
+
+class AllProvidersFailedError(ProviderUnavailableError):
+    """Several providers were asked and none replied; the message has one line with each cause.
+
+    Attributes:
+        failures: the error of each, by priority.
+    """
+
+    def __init__(self, failures: Sequence[ProviderError]) -> None:
+        self.failures = tuple(failures)
+        super().__init__(f"no provider answered: {'; '.join(str(failure) for failure in failures)}")
+        self.retryable = any(failure.retryable for failure in self.failures)
+
+    def __reduce__(self) -> tuple[type[AllProvidersFailedError], tuple[tuple[ProviderError, ...]]]:
+        return (type(self), (self.failures,))
 
 
 class ProviderRequestError(ProviderError):
