@@ -80,6 +80,25 @@ def test_an_export_replaces_a_file_whole_or_not_at_all(run: Run, tmp_path: Path)
     assert {path.name for path in tmp_path.iterdir()} == {".agenthood", "out.jsonl"}
 
 
+def test_a_disk_that_fills_up_leaves_the_old_export(run: Run, store: Path, tmp_path: Path) -> None:
+    """Half an export never takes the place of a whole one; here a limit on file sizes plays the full disk."""
+    resource = pytest.importorskip("resource", reason="this system has no limits on file sizes")
+    lines = [{"episode": f"number {i} " + "x" * 2000, "score": 1, "member": f"m{i}"} for i in range(50)]
+    assert run("learn", "-", stdin="\n".join(map(json.dumps, lines))).code == 0
+    file = tmp_path / "out.jsonl"
+    file.write_text("precious")
+    limit = (50_000, 50_000)
+    process = spawn(
+        "--dir", store, "export", file, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    )
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.decode().startswith("agenthood: error: ")
+    assert err.count(b"\n") == 1
+    assert file.read_text() == "precious"
+    assert {path.name for path in tmp_path.iterdir()} == {".agenthood", "out.jsonl"}
+
+
 def test_json_says_where_the_export_went(run: Run, tmp_path: Path) -> None:
     """Programs get the number of lines; on standard output there is nothing but the export."""
     file = tmp_path / "out.jsonl"
