@@ -1,0 +1,104 @@
+"""A batch has exactly the outcome of learning its episodes one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agenthood.learning.learner import EpisodeLearner
+from agenthood.records import EvalResult, Receipt
+from hoods import good, opened, small
+
+if TYPE_CHECKING:
+    from agenthood.engine import AsyncHood
+    from agenthood.records import Lesson
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+
+# Few words, so that exact repeats, near duplicates and unrelated texts all come up, and two that share a hash.
+TEXTS = st.one_of(
+    st.lists(
+        st.sampled_from(["retry", "upload", "cache", "login", "clock", "mock", "token", "proxy"]),
+        min_size=1,
+        max_size=5,
+    ).map(" ".join),
+    st.sampled_from(["fixed Aa", "fixed BB", "fixed Aa!", "!!!", "", "a\x00b", "重试上传", "重试上传。"]),
+)
+EPISODES = st.builds(
+    lambda text, score, member, skill: EvalResult(text, {"score": score}, "", member, skill, NOW),
+    TEXTS,
+    st.sampled_from([1.0, 0.8, 0.9, 0.6, 0.39, 0.0, 1.5]),
+    st.sampled_from(["developer", "qa"]),
+    st.sampled_from(["test", "test", "deploy"]),
+)
+
+
+async def _outcome(
+    folder: Path, before: list[EvalResult], episodes: list[EvalResult], embedder: Any, size: int
+) -> tuple[list[Receipt], list[Lesson], Any]:
+    """Learn in batches of `size`; what came back, and what a reopened store then holds."""
+    async with opened(folder, embedder) as hood:
+        await hood.learn_many(before)
+        learner = EpisodeLearner(
+            hood.store,
+            index=hood.index,
+            space=hood.space,
+            residual=hood.residual,
+            batch_size=size,
+            clock=lambda: NOW,
+        )
+        receipts = await learner.learn_many(episodes)
+    async with opened(folder, embedder) as hood:
+        return await _read(hood, receipts)
+
+
+async def _read(hood: AsyncHood, receipts: list[Receipt]) -> tuple[list[Receipt], list[Lesson], Any]:
+    """The same, with episode ids, which are random, replaced by whether there is one."""
+    lessons = [replace(one, episodes=("ep",) * len(one.episodes)) for one in await hood.lessons()]
+    told = [replace(one, episode_id=one.episode_id and "ep") for one in receipts]
+    others = [sorted((await hood.index.present()).items()), await hood.learner.get_status()]
+    return told, sorted(lessons, key=lambda one: one.id), others
+
+
+@settings(max_examples=10)
+@given(
+    embedder=st.sampled_from(["lexical", "semantic", "semantic", "down"]),
+    before=st.lists(EPISODES, max_size=4),
+    episodes=st.lists(EPISODES, min_size=2, max_size=14),
+    size=st.integers(2, 9),
+)
+def test_batches_decide_as_one_by_one(
+    embedder: str, before: list[EvalResult], episodes: list[EvalResult], size: int
+) -> None:
+    """Receipts, lessons, index rows and counts are equal, whatever the size of the batches."""
+    model: Any = {"lexical": "lexical", "semantic": small(), "down": small(fail_after=0)}[embedder]
+
+    async def both() -> None:
+        with TemporaryDirectory() as one, TemporaryDirectory() as many:
+            expected = await _outcome(Path(one), before, episodes, model, 1)
+            found = await _outcome(Path(many), before, episodes, model, size)
+            assert found[0] == expected[0]
+            assert found[1] == expected[1]
+            assert found[2] == expected[2]
+
+    asyncio.run(both())
+
+
+async def test_progress_is_told_after_each_batch(tmp_path: Path) -> None:
+    """Done and total, once per batch, also where inputs were refused."""
+    told: list[tuple[int, int]] = []
+    async with opened(tmp_path) as hood:
+        learner = EpisodeLearner(hood.store, index=hood.index, space=hood.space, batch_size=2)
+        receipts = await learner.learn_many(
+            [good("one thing"), good(""), good("another")], on_progress=lambda *args: told.append(args)
+        )
+        assert await learner.learn_many([]) == []
+    assert [receipt.status for receipt in receipts] == ["stored", "rejected", "stored"]
+    assert told == [(2, 3), (3, 3)]

@@ -1,0 +1,346 @@
+"""Filling the index of a space: real TypeScript stores, kills, failures, limits in time, changed models."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import agenthood
+from agenthood.embedding.lexical import LexicalEmbedder
+from agenthood.embedding.testing import HashedEmbedder
+from agenthood.formats import INDEX_VERSION_KEY, loads_object, storable
+from agenthood.learning.migration import is_current
+from agenthood.stores.base import SHARED, Record
+from agenthood.stores.lance import LanceStore
+from hoods import good, opened, shared_rows, small
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from agenthood.embedding.base import Role, Vectors
+    from agenthood.engine import AsyncHood
+    from conftest import GoldenStore
+
+LESSONS = {"a": 124, "b": 54}
+
+
+async def _raw(folder: Path) -> list[tuple[Any, ...]]:
+    """Every row of the shared table as it is stored, duplicates and all, without vectors."""
+    import lancedb  # noqa: PLC0415  1 s
+
+    table = await (await lancedb.connect_async(folder / "memory")).open_table("vectors")
+    rows = (await table.query().to_arrow()).select(["id", "content", "metadata", "created_at"]).to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def _long_term(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [
+        row for row in rows if row[0].startswith(("ltm:", "ep:")) and not row[0].startswith("ltm:spaces/")
+    ]
+
+
+def _markers(rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return [loads_object(row[1]) for row in rows if row[0] == INDEX_VERSION_KEY]
+
+
+async def _check_findable(hood: AsyncHood, lessons: int) -> None:
+    """Every lesson has one index row in the active space, and its own text finds it, once."""
+    everything = await hood.lessons()
+    present = list((await hood.index.present()).values())
+    assert len(everything) == lessons
+    assert sorted(present) == sorted(storable(lesson.pattern) for lesson in everything)
+    entries = [lesson.text if lesson.text.strip() else lesson.pattern for lesson in everything]
+    vectors = await hood.space.embed(entries)
+    found = await hood.index.find_similar(vectors, threshold=0.999, limit=200, scoring="cosine")
+    for lesson, vector, matches in zip(everything, vectors, found, strict=True):
+        if vector.any():
+            assert [match.pattern for match in matches].count(storable(lesson.pattern)) == 1
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize("dimension", [64, 1536])
+async def test_a_store_left_by_typescript_becomes_findable(
+    golden_store: GoldenStore, name: str, dimension: int
+) -> None:
+    """All its lessons, each once, with one marker; its long-term rows keep every byte; again embeds nothing."""
+    folder = golden_store(name)
+    before = await _raw(folder)
+    embedder = HashedEmbedder(dimension=dimension)
+    async with agenthood.open_async(folder, embedder=embedder) as hood:
+        report = hood.migration
+        assert report is not None
+        assert (report.lessons, report.embedded, report.remaining) == (LESSONS[name], LESSONS[name], 0)
+        assert (report.complete, report.present, report.reason) == (True, 0, "")
+        await _check_findable(hood, LESSONS[name])
+    after = await _raw(folder)
+    assert _long_term(after) == _long_term(before)
+    (marker,) = _markers(after)
+    assert list(marker)[:3] == ["version", "migratedAt", "migrated"]
+    assert (marker["version"], marker["migrated"], marker["space"]) == (2, LESSONS[name], str(embedder.space))
+    again = HashedEmbedder(dimension=dimension)
+    async with agenthood.open_async(folder, embedder=again) as hood:
+        assert hood.migration is None
+        assert again.texts_embedded == 1  # the canary
+        assert (await hood.migrate()).embedded == 0
+    assert len(_markers(await _raw(folder))) == 1
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+async def test_the_bundled_model_finds_every_lesson(golden_store: GoldenStore, name: str) -> None:
+    """The same with the model that is used when nothing is configured; asking by its text gives the lesson first."""
+    async with agenthood.open_async(golden_store(name), embedder="bundled", migration_seconds=100) as hood:
+        assert hood.migration is not None
+        assert hood.migration.embedded == LESSONS[name]
+        await _check_findable(hood, LESSONS[name])
+        for lesson in [one for one in await hood.lessons() if len(one.text.split()) > 3][:8]:
+            found = await hood.recall(lesson.text, member=lesson.member, kind=lesson.kind, limit=3)
+            assert lesson.id in [one.id for one in found]
+            assert found.semantic
+
+
+async def test_typescript_rows_keep_their_ids_in_the_shared_table(golden_store: GoldenStore) -> None:
+    """In its own dimension the space takes over the rows in place; none is added under another key."""
+    folder = golden_store("b")
+    before = {row[0] for row in await _raw(folder) if row[0].startswith("pattern:")}
+    async with agenthood.open_async(folder, embedder=HashedEmbedder()):
+        pass
+    after = [row for row in await _raw(folder) if row[0].startswith("pattern:")]
+    assert {row[0] for row in after} >= before
+    assert len(after) == len({row[0] for row in after})
+    assert all(row[2].startswith('{"type":"learned_pattern"') for row in after)
+
+
+_KILLED = """
+import asyncio, sys
+import agenthood
+from agenthood.embedding.testing import HashedEmbedder
+
+class Slow(HashedEmbedder):
+    async def embed(self, texts, *, role="document"):
+        vectors = await super().embed(texts, role=role)
+        if len(texts) not in (1, 455):
+            print(len(texts), flush=True)
+            await asyncio.sleep(0.3)
+        return vectors
+
+agenthood.open(sys.argv[1], embedder=Slow(dimension=int(sys.argv[2])), migration_seconds=60)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("dimension", [64, 1536])
+async def test_a_killed_migration_ends_as_an_undisturbed_one(
+    golden_store: GoldenStore, dimension: int
+) -> None:
+    """Killed after its first batch, the next start embeds only the rest and leaves the same rows."""
+    undisturbed, killed = golden_store("a"), golden_store("a")
+    await asyncio.to_thread(_start_and_kill, killed, dimension)
+    assert not _markers(await _raw(killed))
+    embedder = HashedEmbedder(dimension=dimension)
+    async with agenthood.open_async(killed, embedder=embedder) as hood:
+        assert hood.migration is not None
+        assert hood.migration.complete
+        assert 0 < hood.migration.embedded < LESSONS["a"]
+        await _check_findable(hood, LESSONS["a"])
+        rows = await _index(hood)
+    async with agenthood.open_async(undisturbed, embedder=HashedEmbedder(dimension=dimension)) as hood:
+        assert await _index(hood) == rows
+    assert _long_term(await _raw(killed)) == _long_term(await _raw(undisturbed))
+
+
+def _start_and_kill(folder: Path, dimension: int) -> None:
+    """Run a slow migration in a process and kill it when it has begun to embed its second batch."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(folder), str(dimension)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline().strip() for _ in range(2)] == ["64", "60"]
+        os.kill(process.pid, signal.SIGKILL)
+
+
+async def _index(hood: AsyncHood) -> list[tuple[str, str, Any]]:
+    rows = [
+        (record.id, record.content, sorted(record.metadata.items()))
+        for collection in {hood.index.main, hood.index.words}
+        async for batch in hood.store.scan(collection)
+        for record in batch
+        if record.id.startswith("pattern:")
+    ]
+    return sorted(rows)
+
+
+async def test_an_embedder_that_fails_half_way_leaves_no_marker(golden_store: GoldenStore) -> None:
+    """The report says why it stopped; a later start completes, embedding only what is missing."""
+    folder = golden_store("a")
+    async with agenthood.open_async(folder, embedder=small(fail_after=456 + 64)) as hood:
+        report = hood.migration
+        assert report is not None
+        assert (report.complete, report.embedded, report.remaining) == (False, 64, 60)
+        assert "fail_after" in report.reason
+    assert not _markers(await _raw(folder))
+    working = small()
+    async with agenthood.open_async(folder, embedder=working) as hood:
+        assert hood.migration is not None
+        assert hood.migration.complete
+        assert working.texts_embedded == 1 + 60
+        await _check_findable(hood, LESSONS["a"])
+
+
+class _Slow(HashedEmbedder):
+    """An embedder that needs a while for each text."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(dimension=64)
+        self.seconds = seconds
+
+    async def embed(self, texts: Sequence[str], *, role: Role = "document") -> Vectors:
+        if len(texts) not in (1, 455):  # the canary and the calibration
+            await asyncio.sleep(self.seconds * len(texts))
+        return await super().embed(texts, role=role)
+
+
+async def test_a_start_is_bounded_and_the_next_goes_on(golden_store: GoldenStore) -> None:
+    """Past its time the start returns without a marker; what was done stays done, later starts complete it."""
+    folder = golden_store("a")
+    async with agenthood.open_async(folder, embedder=_Slow(0.01), migration_seconds=0.9) as hood:
+        first = hood.migration
+        assert first is not None
+        assert (first.complete, first.embedded, first.remaining) == (False, 64, 60)
+        assert "time" in first.reason
+        assert first.seconds < 3
+    assert not _markers(await _raw(folder))
+    async with agenthood.open_async(folder, embedder=_Slow(0)) as hood:
+        assert hood.migration is not None
+        assert (hood.migration.complete, hood.migration.embedded, hood.migration.present) == (True, 60, 64)
+        await _check_findable(hood, LESSONS["a"])
+
+
+async def test_the_limit_also_holds_for_an_embedder_that_never_waits(golden_store: GoldenStore) -> None:
+    """The time is looked at between batches, too."""
+    async with agenthood.open_async(golden_store("a"), embedder=small(), migration_seconds=0.0) as hood:
+        assert hood.migration is not None
+        assert not hood.migration.complete
+
+
+async def test_a_store_without_an_embedder_is_left_as_it_is(golden_store: GoldenStore) -> None:
+    """With the model down nothing is removed, not even the old markers, and the store opens."""
+    folder = golden_store("b")
+    before = await _raw(folder)
+    async with agenthood.open_async(folder, embedder=small(fail_after=0)) as hood:
+        assert hood.migration is not None
+        assert not hood.migration.complete
+        assert len(await hood.lessons()) == LESSONS["b"]
+    assert await _raw(folder) == before
+
+
+async def test_a_changed_model_gets_a_collection_of_its_own(tmp_path: Path) -> None:
+    """The old collection stays until it is asked to go, and going back costs nothing but a look."""
+    texts = ["fixed the login", "sped up the cache", "wrote the release notes"]
+    async with opened(tmp_path, small()) as hood:
+        await hood.learn_many([good(text) for text in texts])
+        old = hood.index.main.name
+    async with opened(tmp_path, small(revision="2")) as hood:
+        assert hood.migration is not None
+        assert hood.migration.embedded == 3
+        assert hood.index.main.name != old
+        names = {collection.name for collection in await hood.store.collections()}
+        assert {old, hood.index.main.name, "vectors"} <= names
+    async with opened(tmp_path, small()) as hood:
+        assert (await hood.migrate()).embedded == 0
+        assert len(await hood.recall("sped up the cache", limit=1)) == 1
+    async with opened(tmp_path, HashedEmbedder()) as hood:
+        report = await hood.migrate(drop_old=True)
+        assert report.complete
+        left = {collection.name for collection in await hood.store.collections()}
+        assert left == {"vectors", hood.index.words.name}
+        assert len(await hood.recall("sped up the cache", limit=1)) == 1
+
+
+async def test_nothing_is_dropped_while_something_is_missing(tmp_path: Path) -> None:
+    """`drop_old` keeps the old collection where the new one could not be completed."""
+    async with opened(tmp_path, small()) as hood:
+        await hood.learn("fixed the login", score=0.9)
+        old = hood.index.main.name
+    async with opened(tmp_path, small(revision="2", fail_after=0)) as hood:
+        assert not (await hood.migrate(drop_old=True)).complete
+        assert old in {collection.name for collection in await hood.store.collections()}
+
+
+async def test_progress_reaches_the_total(golden_store: GoldenStore) -> None:
+    """Embedded so far and to embed, after every batch."""
+    told: list[tuple[int, int]] = []
+    async with agenthood.open_async(golden_store("a"), embedder=small(), start_migration=False) as hood:
+        await hood.migrate(on_progress=lambda *args: told.append(args))
+    assert told == [(64, 124), (124, 124)]
+
+
+async def test_a_lost_index_table_is_noticed(tmp_path: Path) -> None:
+    """A marker does not hide that the rows it speaks of have gone."""
+    async with opened(tmp_path, small()) as hood:
+        await hood.learn_many([good("fixed the login"), good("sped up the cache")])
+        await hood.migrate()
+        table = hood.index.main.name
+    shutil.rmtree(tmp_path / ".agenthood" / "memory" / f"{table}.lance")
+    async with opened(tmp_path, small()) as hood:
+        assert (await hood.status()).indexed == 2
+
+
+async def test_forgetting_does_not_leave_the_marker_behind(tmp_path: Path) -> None:
+    """With fewer lessons than the marker says, one start counts anew and the next has nothing to do."""
+    async with opened(tmp_path, small()) as hood:
+        receipts = await hood.learn_many([good("fixed the login"), good("sped up the cache")])
+        await hood.migrate()
+        await hood.forget(receipts[0].id or "")
+    async with opened(tmp_path, small()) as hood:
+        assert await is_current(hood.store, hood.index)
+    async with opened(tmp_path, small()) as hood:
+        assert hood.migration is None
+
+
+async def test_an_index_row_whose_lesson_was_deleted_is_no_lesson(tmp_path: Path) -> None:
+    """A pattern row that names its long-term row does not bring a deleted lesson back."""
+    async with opened(tmp_path, HashedEmbedder()) as hood:
+        receipt = await hood.learn("fixed the login", score=0.9)
+        await hood.store.delete(SHARED, [receipt.id or ""])
+    async with opened(tmp_path, HashedEmbedder()) as hood:
+        assert await hood.lessons() == []
+        assert list(await hood.recall("fixed the login")) == []
+
+
+async def test_learning_goes_on_after_a_migration(golden_store: GoldenStore) -> None:
+    """An exact repeat of a TypeScript lesson is evidence for it, in either dimension."""
+    folder = golden_store("a")
+    for evidence, embedder in ((2, small()), (3, HashedEmbedder()), (4, LexicalEmbedder())):
+        async with agenthood.open_async(folder, embedder=embedder) as hood:
+            everything = sorted(await hood.lessons(kind="learned"), key=lambda one: one.id)
+            lesson = next(one for one in everything if len(one.text.split()) > 3)
+            assert lesson.evidence == evidence - 1
+            receipt = await hood.learn(lesson.text, score=0.9, member=lesson.member, skill=lesson.skill)
+            assert (receipt.status, receipt.id, receipt.evidence) == ("merged", lesson.id, evidence)
+
+
+async def test_opening_a_missing_store_leaves_a_usable_one(tmp_path: Path) -> None:
+    """A new store is complete at once."""
+    async with opened(tmp_path, small()) as hood:
+        assert hood.migration is not None
+        assert hood.migration.complete
+        assert INDEX_VERSION_KEY in await shared_rows(hood)
+
+
+async def test_a_foreign_row_does_not_stop_a_migration(tmp_path: Path) -> None:
+    """Rows that hold no lesson are counted and left."""
+    store = LanceStore(tmp_path / ".agenthood" / "memory")
+    rows = [Record("ltm:learnings/x", "[]", {"type": "long_term"}, "2026-01-01T00:00:00.000Z")]
+    await store.upsert(SHARED, rows)
+    await store.close()
+    async with opened(tmp_path, small()) as hood:
+        assert hood.migration is not None
+        assert (hood.migration.complete, hood.migration.unusable, hood.migration.lessons) == (True, 1, 0)
