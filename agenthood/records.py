@@ -31,6 +31,7 @@ class EvalResult:
         member: who did it.
         skill: in which skill.
         timestamp: when; now if absent. A naive time counts as UTC.
+        episode_id: the id it is recorded under already; recorded anew if absent. A lesson counts an episode once.
     """
 
     episode: str
@@ -39,6 +40,7 @@ class EvalResult:
     member: str = UNKNOWN
     skill: str = UNKNOWN
     timestamp: datetime | None = None
+    episode_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Lesson:
         episodes: ids of the latest of those episodes, oldest first, at most `MAX_CITED`.
         first_seen: ISO 8601 time of its first episode.
         last_seen: ISO 8601 time of its latest episode.
+        outcome: how the latest of them that said so ended.
     """
 
     id: str
@@ -100,6 +103,7 @@ class Lesson:
     episodes: tuple[str, ...] = ()
     first_seen: str = ""
     last_seen: str = ""
+    outcome: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The lesson as a JSON-ready mapping."""
@@ -122,6 +126,7 @@ class RecalledLesson:
         mean: mean score of those episodes, in [0, 1].
         episodes: ids of the episodes cited.
         semantic: True if meaning was compared, False if only wording could be.
+        outcome: how the latest episode ended; empty if none said so.
     """
 
     id: str
@@ -135,6 +140,7 @@ class RecalledLesson:
     mean: float
     episodes: tuple[str, ...]
     semantic: bool
+    outcome: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The lesson as a JSON-ready mapping."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from agenthood.block import contains_block, render_block
-from agenthood.errors import AgenthoodError, InvalidInputError
+from agenthood.errors import AgenthoodError
 from agenthood.learning.rules import mean_score
 from agenthood.records import UNKNOWN, EvalResult, Recall, RecalledLesson, Receipt
 
@@ -106,18 +106,26 @@ class AsyncSession:
         self.notes.outcome = outcome
 
     async def __aenter__(self) -> Self:
-        if self._limit > 0:
-            self.lessons = await self._softly(self._recall, ()) or ()
+        await self.look_up()
         return self
+
+    async def look_up(self) -> None:
+        """Find the lessons; done on entering."""
+        if self._limit > 0:
+            self.lessons = await self._softly(self._recall, ())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not self.notes.outcome:
             self.end(_ended_by(error))
-        await self._softly(self._record, None)
-        if self.receipt is None:
-            self.receipt = await self._softly(self._learn, None)
+        await self.close()
+
+    async def close(self) -> None:
+        """Record the episode, unless that was done before, and learn from its scores; done on leaving."""
+        if self.episode_id is None:
+            await self._softly(self._record, None)
+        self.receipt = await self._softly(self._learn, None)
         if self.receipt is None:
             self.receipt = Receipt("rejected", episode_id=self.episode_id, reason=self.degraded)
 
@@ -140,7 +148,7 @@ class AsyncSession:
             self.task, shortened(self.notes.outcome), details=details
         )
 
-    async def _learn(self) -> Receipt:
+    async def _learn(self) -> Receipt | None:
         result = EvalResult(
             self.task,
             self.notes.scores,
@@ -160,7 +168,7 @@ class AsyncSession:
             self.degraded = f"memory took longer than {self._deadline:g} s"
         except AgenthoodError as exc:
             self.degraded = str(exc)
-        except Exception as exc:  # memory serves the run: whatever breaks in it must not break the run
+        except Exception as exc:  # noqa: BLE001  memory serves the run: whatever breaks in it must not break the run
             _log.debug("memory failed", exc_info=True)
             self.degraded = f"memory failed: {exc!r:.200}"
         _log.warning("the run goes on without memory: %s", self.degraded)
@@ -179,13 +187,3 @@ def _ended_by(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
         return "interrupted"
     return f"failed with {type(error).__name__}: {error}"
-
-
-def check_task(task: str) -> None:
-    """Refuse a task no run can be about.
-
-    Raises:
-        InvalidInputError: it is empty.
-    """
-    if not task.strip():
-        raise InvalidInputError("the task is empty: say what is to be done")

@@ -16,6 +16,7 @@ from agenthood.formats import PATTERN, iso, split_pattern, storable, utc_now
 from agenthood.learning.calibration import Calibration, match_score
 from agenthood.learning.lessons import lesson_key
 from agenthood.learning.rules import MATCH_THRESHOLD, candidate_keys, choose_key
+from agenthood.learning.similar import Lowest, pairs_above
 from agenthood.records import Kind, PatternMatch, Scoring
 from agenthood.stores.base import SHARED, Collection, Hit, Record, Vector, VectorField
 from agenthood.stores.filters import AllOf, Equals, Filter, where
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 LEXICAL_SPACE = LexicalEmbedder().space
 PATTERN_TYPE = "learned_pattern"
 _CANDIDATES = 50
+# The nearest pattern decides; the ones after it only count if its lesson has gone meanwhile.
+_NEAREST = 3
+_MANY = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +314,38 @@ class EmbeddingIndex:
         return [
             self._compared(list(rows.values()), None if semantic is None else semantic[n], words[n])
             for n, rows in enumerate(found)
+        ]
+
+    async def matches(
+        self, semantic: Vector, words: Vector, *, fields: Mapping[str, str], threshold: float
+    ) -> list[list[Candidate]]:
+        """For each query, the patterns that may reach a match threshold.
+
+        A few queries are searched for in the store; for many, the vectors of all patterns with these fields
+        are read once and compared in blocks. Both give the same best match.
+
+        Args:
+            semantic: float32 (n, dimension); zero rows match nothing by meaning.
+            words: float32 (n, LEXICAL_DIMENSION).
+            fields: kind, member and skill the patterns must have.
+            threshold: match score in [0, 1].
+        """
+        if len(words) < _MANY:
+            return await self.candidates(semantic, words, fields=fields, limit=_NEAREST)
+        lowest = Lowest.of(self.calibration, threshold)
+        found: list[dict[str, tuple[float, float]]] = [{} for _ in words]
+        if not self._lexical_only:
+            ids, stored = await self._store.matrix(self.main, condition=self.condition(fields))
+            for query, row, cosine in pairs_above(semantic, stored, lowest.semantic):
+                found[query][ids[row]] = (cosine, 0.0)
+        ids, stored = await self._store.matrix(
+            self.words, field=self._words_field, condition=self._typed(fields)
+        )
+        for query, row, cosine in pairs_above(words, stored, lowest.words):
+            found[query][ids[row]] = (found[query].get(ids[row], (-1.0, 0.0))[0], cosine)
+        rows = await self._store.get(self.words, sorted({id_ for some in found for id_ in some}))
+        return [
+            [Candidate(rows[id_], *cosines) for id_, cosines in some.items() if id_ in rows] for some in found
         ]
 
     async def _search(  # noqa: PLR0913, PLR0917  one search

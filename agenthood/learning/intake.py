@@ -27,6 +27,7 @@ class Intake:
         mean: their mean in [0, 1].
         kind: what is learned from it; None if it falls in between.
         at: when it happened; None for now.
+        episode_id: the id it is recorded under already; None to record it.
     """
 
     episode: str
@@ -37,6 +38,7 @@ class Intake:
     mean: float
     kind: Kind | None
     at: datetime | None
+    episode_id: str | None = None
 
     @property
     def pattern(self) -> str:
@@ -74,6 +76,7 @@ def take_in(result: EvalResult) -> Intake | Receipt:
         mean=mean,
         kind=band(mean),
         at=at,
+        episode_id=result.episode_id,
     )
 
 

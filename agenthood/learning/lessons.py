@@ -45,6 +45,7 @@ def lesson_record(lesson: Lesson, *, at: datetime) -> Record:
         "firstSeen": lesson.first_seen,
         "lastSeen": lesson.last_seen,
         "episodes": list(lesson.episodes),
+        "outcome": lesson.outcome,
     }
     return long_term_record(lesson.id.removeprefix(LTM), value, at=at)
 
@@ -80,6 +81,7 @@ def lesson_from(record: Record) -> Lesson | None:
         episodes=tuple(e for e in _list(body.get("episodes")) if isinstance(e, str)),
         first_seen=_text(body.get("firstSeen")) or seen,
         last_seen=_text(body.get("lastSeen")) or seen,
+        outcome=_text(body.get("outcome")) or "",
     )
 
 

@@ -216,4 +216,5 @@ def _recalled(lesson: Lesson, similarity: float, relevance: float, *, semantic: 
         mean=lesson.mean,
         episodes=lesson.episodes,
         semantic=semantic,
+        outcome=lesson.outcome,
     )

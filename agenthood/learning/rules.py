@@ -53,7 +53,16 @@ def band(mean: float) -> Kind | None:
 
 
 def new_lesson(  # noqa: PLR0913  the fields of a lesson
-    id_: str, kind: Kind, member: str, skill: str, episode: str, *, mean: float, episode_id: str, seen: str
+    id_: str,
+    kind: Kind,
+    member: str,
+    skill: str,
+    episode: str,
+    *,
+    mean: float,
+    episode_id: str,
+    seen: str,
+    outcome: str = "",
 ) -> Lesson:
     """A lesson supported by one episode."""
     return Lesson(
@@ -67,11 +76,12 @@ def new_lesson(  # noqa: PLR0913  the fields of a lesson
         episodes=(episode_id,),
         first_seen=seen,
         last_seen=seen,
+        outcome=outcome,
     )
 
 
-def merged(lesson: Lesson, *, mean: float, episode_id: str, seen: str) -> Lesson:
-    """`lesson` with one more episode as evidence: count, running mean, first and last seen, episode ids."""
+def merged(lesson: Lesson, *, mean: float, episode_id: str, seen: str, outcome: str = "") -> Lesson:
+    """`lesson` with one more episode as evidence: count, running mean, first and last seen, episodes, outcome."""
     count = lesson.evidence + 1
     return replace(
         lesson,
@@ -80,6 +90,7 @@ def merged(lesson: Lesson, *, mean: float, episode_id: str, seen: str) -> Lesson
         episodes=(*lesson.episodes, episode_id)[-MAX_CITED:],
         first_seen=min(filter(None, (lesson.first_seen, seen))),
         last_seen=max(lesson.last_seen, seen),
+        outcome=outcome or lesson.outcome,
     )
 
 
@@ -88,14 +99,20 @@ def stored_score(lesson: Lesson) -> float:
     return lesson.mean if lesson.kind == "learned" else 1 - lesson.mean
 
 
+def first_keys(pattern: str) -> tuple[str, str]:
+    """The keys a pattern lives under unless another pattern has its hash: that hash, and as old releases wrote it."""
+    key = hash_pattern(pattern)
+    return key, key.removeprefix("v1:")
+
+
 def candidate_keys(pattern: str) -> tuple[str, ...]:
     """The keys a pattern may live under, in the order to try: its hash, that of old releases, then suffixes.
 
     Two patterns can share a hash, so the second one gets `~2`, the third `~3`. Eight suffixes are more than a
     31-bit hash needs at any size this engine is for.
     """
-    key = hash_pattern(pattern)
-    return (key, key.removeprefix("v1:"), *(f"{key}~{n}" for n in range(2, 10)))
+    key, legacy = first_keys(pattern)
+    return (key, legacy, *(f"{key}~{n}" for n in range(2, 10)))
 
 
 def choose_key(pattern: str, taken: Mapping[str, str]) -> tuple[str, bool]:

@@ -26,8 +26,8 @@ from agenthood.formats import (
 )
 from agenthood.learning import rules
 from agenthood.learning.index import EmbeddingIndex, IndexEntry, still_there
-from agenthood.learning.learner import STATUS_KEY
 from agenthood.learning.lessons import LESSON_ROWS, lesson_from, lesson_id, lesson_record, read_book
+from agenthood.learning.tally import STATUS_KEY
 from agenthood.memory.episodic import episode_from
 from agenthood.memory.long_term import long_term_record
 from agenthood.records import KINDS, UNKNOWN, Imported, Lesson
@@ -198,6 +198,7 @@ def _lesson(body: Mapping[str, Any]) -> Lesson:
     return Lesson(
         "", kind, text, pattern_text(kind, member, skill, text), member, skill, mean, evidence,
         tuple(episodes[-rules.MAX_CITED :]), iso(parse_time(first)), iso(parse_time(last)),
+        redact(_text(body, "outcome", "")),
     )  # fmt: skip
 
 
@@ -286,6 +287,7 @@ def _joined(known: Lesson | None, imported: Lesson) -> Lesson | None:
         episodes=(*known.episodes, *unseen)[-rules.MAX_CITED :],
         first_seen=min(known.first_seen, imported.first_seen),
         last_seen=max(known.last_seen, imported.last_seen),
+        outcome=known.outcome or imported.outcome,
     )
 
 

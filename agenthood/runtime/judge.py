@@ -70,7 +70,7 @@ def parse_verdict(text: str) -> dict[str, float]:
 def _from_json(text: str) -> dict[str, float] | None:
     """Grades of the first JSON object that holds any; None if there is no object at all."""
     decoder = json.JSONDecoder()
-    seen = None
+    seen: dict[str, float] | None = None
     for start in (match.start() for match in re.finditer(r"\{", text)):
         try:
             value, _ = decoder.raw_decode(text, start)
@@ -91,7 +91,7 @@ def _is_grade(value: object) -> bool:
 
 def _without_ranges(text: str) -> str:
     """`text` without the scale it may repeat: "0 to 1", "0-1", "between 0 and 1"."""
-    return re.sub(r"\b0(?:\.0)?\s*(?:to|-|–|and|\.\.)\s*1(?:\.0)?\b", " ", text)
+    return re.sub(r"\b0(?:\.0)?\s*(?:to|-|\u2013|and|\.\.)\s*1(?:\.0)?\b", " ", text)
 
 
 def _share(match: re.Match[str]) -> float:

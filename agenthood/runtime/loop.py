@@ -121,7 +121,7 @@ class Listener:
     tool: Callable[[ToolCall], None] | None = None
 
 
-async def run_loop(
+async def run_loop(  # noqa: PLR0913  the parts of one run
     model: ChatModel,
     tools: Tools,
     prompt: Prompt,
@@ -232,7 +232,9 @@ class _Loop:
         self._in_a_row = self._in_a_row + 1 if wanted == self._last_call else 1
         self._last_call = wanted
         if self._in_a_row > self._limits.repeats:
-            self._progress.end("repeated", f"{call.name} was called {self._in_a_row} times in a row with the same input")
+            self._progress.end(
+                "repeated", f"{call.name} was called {self._in_a_row} times in a row with the same input"
+            )
             return True
         return False
 

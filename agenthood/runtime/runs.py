@@ -97,11 +97,17 @@ def load_run(home: Path, run_id: str) -> Run:
     Raises:
         InvalidInputError: there is none, there are several, or its file cannot be read.
     """
-    found = sorted(path for path in (home / FOLDER).glob("*.json") if path.stem.startswith(run_id)) if run_id else []
+    found = (
+        sorted(path for path in (home / FOLDER).glob("*.json") if path.stem.startswith(run_id))
+        if run_id
+        else []
+    )
     exact = [path for path in found if path.stem == run_id]
     if len(exact or found) != 1:
         problem = "no run has" if not found else f"{len(found)} runs have"
-        raise InvalidInputError(f"{problem} an id that starts with {run_id!r:.80}: see {str(home / FOLDER)!r}")
+        raise InvalidInputError(
+            f"{problem} an id that starts with {run_id!r:.80}: see {str(home / FOLDER)!r}"
+        )
     return _read(*(exact or found))
 
 

@@ -193,6 +193,12 @@ class VectorStore(Protocol):
         """
         ...
 
+    async def matrix(
+        self, collection: Collection, *, field: VectorField = "vector", condition: Filter | None = None
+    ) -> tuple[list[str], Vector]:
+        """The ids of all matching records that have a vector, and the vectors: float32 (n, dimension of the field)."""
+        ...
+
     async def match_terms(
         self,
         collection: Collection,

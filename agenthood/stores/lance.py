@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from agenthood.errors import AgenthoodError, StoreError
 from agenthood.formats import unstorable_reason
 from agenthood.stores import lance_upkeep as upkeep
@@ -29,7 +31,7 @@ from agenthood.stores.base import (
     VectorField,
 )
 from agenthood.stores.lance_errors import is_stale, translated
-from agenthood.stores.lance_rows import collection_of, newest, schema_of, to_records, to_table
+from agenthood.stores.lance_rows import collection_of, matrix_of, newest, schema_of, to_records, to_table
 from agenthood.stores.lance_search import columns_of, search
 from agenthood.stores.lance_sql import compile_filter, one_of, only_ids
 from agenthood.stores.lance_writes import chunks, delete_ids, merge, superseded
@@ -321,6 +323,23 @@ class LanceStore:
             return await search(table, collection, queries, field=field, condition=selected, limit=limit)
 
         return await self._on_table("searching", collection, read)
+
+    async def matrix(
+        self, collection: Collection, *, field: VectorField = "vector", condition: Filter | None = None
+    ) -> tuple[list[str], Vector]:
+        """See `VectorStore.matrix`."""
+        collection = await self.ensure_collection(collection)
+
+        async def read(table: AsyncTable) -> tuple[list[str], Vector]:
+            selected = await self._selection(collection, table, condition)
+            query = table.query().select(["id", field])
+            found = await (query.where(selected) if selected else query).to_arrow()
+            vectors = matrix_of(found[field])
+            there = np.flatnonzero(np.any(vectors, axis=1))
+            ids = found["id"].take(there).to_pylist()
+            return ids, vectors if len(there) == len(vectors) else vectors[there]
+
+        return await self._on_table("reading", collection, read)
 
     async def match_terms(
         self,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_LAST = "\U0010ffff"
+_FIRST_SURROGATE = 0xD800
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -52,9 +54,7 @@ def compile_filter(condition: Filter, collection: Collection) -> str:  # noqa: P
                 return one_of(field, values)
             return _joined(" OR ", [_equals(field, value, collection) for value in values], "false")
         case StartsWith(field, prefix):
-            return (
-                f"starts_with({field}, {literal(prefix)})" if unstorable_reason(prefix) is None else "false"
-            )
+            return _starts_with(field, prefix)
         case AtLeast(field, value):
             return f"{field} >= {literal(_past_surrogates(value))}"
         case AllOf(parts):
@@ -87,6 +87,19 @@ def _equals(field: str, value: str, collection: Collection) -> str:
     if _is_column(field, collection):
         return one_of(field, [value])
     return f"contains(metadata, {literal(f'{dumps(field)}:{dumps(value)}')})"
+
+
+def _starts_with(column: str, prefix: str) -> str:
+    """As a range: LanceDB runs `starts_with` as a regular expression, which may not be long."""
+    if unstorable_reason(prefix) is not None:
+        return "false"
+    least = f"{column} >= {literal(prefix)}"
+    stem = prefix.rstrip(_LAST)
+    if not stem:  # nothing sorts after all texts that start so
+        return least
+    following = ord(stem[-1]) + 1
+    end = stem[:-1] + ("\ue000" if following == _FIRST_SURROGATE else chr(following))
+    return f"({least} AND {column} < {literal(end)})"
 
 
 def _past_surrogates(value: str) -> str:
