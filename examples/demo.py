@@ -46,7 +46,7 @@ NEXT_STEPS = """\
     .venv/bin/agenthood --dir /tmp/shop learn examples/episodes.jsonl
     .venv/bin/agenthood --dir /tmp/shop recall "login test fails now and then"
 """
-NEXT_TASK = "deploy on Friday with a database migration"
+NEXT_TASK = "convert prices and show them in the cart"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,11 +142,8 @@ def _nothing(found: Recall) -> str:
 def prompt(console: Console, hood: Hood) -> None:
     """Show what the next agent reads."""
     _heading(console, "3. What the next agent's prompt gets")
-    console.print(
-        f"Its task: [italic]{NEXT_TASK}[/italic]. It has two subjects, so each lesson matches half of it:"
-    )
-    console.print("the threshold is lowered to 0.65.\n")
-    block = hood.recall(NEXT_TASK, threshold=0.65, limit=4).to_prompt()
+    console.print(f"Its task: [italic]{NEXT_TASK}[/italic]\n")
+    block = hood.recall(NEXT_TASK).to_prompt()
     console.print(block, markup=False, soft_wrap=True)
 
 
