@@ -162,7 +162,7 @@ async def test_a_typed_collection_has_one_dimension(store: VectorStore, backend:
     await store.ensure_collection(TYPED)
     async with backend.reopened() as again:
         for opened in (store, again):
-            with pytest.raises(StoreError, match="8 dimensions, not 16.*new revision"):
+            with pytest.raises(StoreError, match=r"8 dimensions, not 16.*new revision"):
                 await opened.ensure_collection(other)
 
 
