@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agenthood.embedding.testing import HashedEmbedder
 from agenthood.learning.learner import EpisodeLearner
 from agenthood.records import EvalResult, Receipt
 from hoods import good, opened, small
@@ -102,3 +105,17 @@ async def test_progress_is_told_after_each_batch(tmp_path: Path) -> None:
         assert await learner.learn_many([]) == []
     assert [receipt.status for receipt in receipts] == ["stored", "rejected", "stored"]
     assert told == [(2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("embedder", ["lexical", "small", "shared"])
+async def test_a_large_batch_decides_as_small_ones(tmp_path: Path, embedder: str) -> None:
+    """Where a batch is large enough to be compared in blocks, it decides as batches that are searched for."""
+    model: Any = {"lexical": "lexical", "small": small(), "shared": HashedEmbedder()}[embedder]
+    pick = random.Random(7)
+    words = ["retry", "upload", "cache", "login", "clock", "mock", "token", "proxy", "日志", "重试"]
+    texts = [" ".join(pick.choices(words, k=pick.randint(1, 4))) for _ in range(220)]
+    episodes = [replace(good(text, pick.choice([0.9, 1.0])), timestamp=NOW) for text in texts]
+    before, episodes = episodes[:70], episodes[70:]
+    assert await _outcome(tmp_path / "a", before, episodes, model, 30) == await _outcome(
+        tmp_path / "b", before, episodes, model, 1_000
+    )
