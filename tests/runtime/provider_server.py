@@ -18,9 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
 from agenthood.embedding.lexical import lexical_vectors
-
-PIECE = 5
-"""Characters in one piece of a streamed text."""
+from runtime.provider_formats import ANTHROPIC, OPENAI
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,16 @@ class Request:
 
     @property
     def anthropic(self) -> bool:
+        """Whether it is in Anthropic's format."""
         return self.path.endswith("/messages")
 
     @property
     def stream(self) -> bool:
+        """Whether it asks for a stream."""
         return bool(self.json.get("stream"))
 
     def header_values(self) -> str:
+        """Everything in its headers, to look for secrets in."""
         return "\n".join(self.headers.values())
 
 
@@ -66,9 +67,11 @@ class Server:
 
     @property
     def base_url(self) -> str:
+        """The address as OpenAI-compatible clients want it."""
         return f"{self.url}/v1"
 
     def next_answer(self, request: Request) -> Answer:
+        """Note the request; returns what the script answers to it."""
         with self.lock:
             position = len(self.requests)
             self.requests.append(request)
@@ -89,6 +92,7 @@ class Call:
 
     @property
     def text(self) -> str:
+        """The arguments as they are written."""
         return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
 
 
@@ -111,11 +115,11 @@ class Spoken:
     pause: float = 0.0
 
     def call_id(self, i: int) -> str:
+        """The id of call `i`."""
         return self.calls[i].id or f"call_{i}"
 
     def __call__(self, handler: Any, request: Request) -> None:
-        from runtime.provider_formats import ANTHROPIC, OPENAI
-
+        """Send it in the format of the request."""
         wire = ANTHROPIC if request.anthropic else OPENAI
         if not request.stream:
             send(handler, 200, wire.whole(self, request))
@@ -127,7 +131,9 @@ class Spoken:
 say = Spoken
 
 
-def send(handler: Any, code: int, body: object, content_type: str = "application/json", **headers: str) -> None:
+def send(
+    handler: Any, code: int, body: object, content_type: str = "application/json", **headers: str
+) -> None:
     """Send one complete answer; bytes are sent as they are."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     handler.send_response(code)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agenthood.errors import MissingKeyError
+from agenthood.runtime.chat.anthropic import AnthropicChatModel
 from agenthood.runtime.chat.failover import FailoverChatModel
+from agenthood.runtime.chat.openai import OpenAIChatModel
 from agenthood.runtime.chat.providers import KEY_VARIABLES, provider_named
 from agenthood.runtime.chat.sdk import TIMEOUT
 
@@ -51,11 +53,8 @@ def create_chat_model(
 
 def _model(settings: ProviderSettings, timeout: float) -> ChatModel:
     known = provider_named(settings.name)
-    if known.format == "anthropic":
-        from agenthood.runtime.chat.anthropic import AnthropicChatModel as Model  # noqa: PLC0415
-    else:
-        from agenthood.runtime.chat.openai import OpenAIChatModel as Model  # noqa: PLC0415
-    return Model(
+    kind = AnthropicChatModel if known.format == "anthropic" else OpenAIChatModel
+    return kind(
         known,
         model=settings.model,
         api_key=settings.api_key,

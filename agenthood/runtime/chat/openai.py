@@ -24,6 +24,8 @@ _REFUSED: Final = re.compile(
 _NEEDED_FOR_TOOLS: Final = "reasoning_effort"
 _NOT_EVERYWHERE: Final = (_NEEDED_FOR_TOOLS, "stream_options", "max_completion_tokens", "max_tokens")
 _BAD_REQUESTS: Final = (400, 422)
+_ACCOUNT: Final = ("OpenAI-Organization", "OpenAI-Project")
+"""Headers that the SDK fills from the environment and that are no other provider's business."""
 
 
 class OpenAIChatModel(SdkChatModel):
@@ -41,6 +43,7 @@ class OpenAIChatModel(SdkChatModel):
             import openai  # noqa: PLC0415  an optional SDK
         except ImportError as error:
             raise MissingExtraError("openai", "openai") from error
+        headers: dict[str, Any] = dict.fromkeys(_ACCOUNT, openai.Omit())
         return openai.AsyncOpenAI(
             base_url=self._address.url,
             # The SDK wants some key; a server without keys does not look at it.
@@ -48,6 +51,7 @@ class OpenAIChatModel(SdkChatModel):
             max_retries=0,
             timeout=self._http_timeout(),
             http_client=openai.DefaultAsyncHttpxClient(**self._http_options()),
+            default_headers=None if self.provider == "openai" else headers,
         )
 
     async def _ask(self, request: Request, shown: Callable[[str], None] | None) -> Reply:
