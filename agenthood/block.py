@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 OPENING = "<agenthood-lessons>"
 CLOSING = "</agenthood-lessons>"
 DEFAULT_MAX_BYTES = 4_096
+MAX_OUTCOME = 300
+"""Characters of an outcome that are shown beside its lesson."""
 MAX_LABEL = 60
 """Longer names of members and skills are cut, so that a name cannot crowd out the lessons."""
 
@@ -67,6 +69,11 @@ class Lesson(Protocol):
     @property
     def skill(self) -> str:
         """In which skill."""
+        ...
+
+    @property
+    def outcome(self) -> str:
+        """How its latest episode ended; may be empty."""
         ...
 
     @property
@@ -140,9 +147,10 @@ def _line(lesson: Lesson) -> str:
     """The lesson's line in the block, "" if nothing of its text can be shown."""
     if lesson.kind not in _HEADINGS:
         raise InvalidInputError(f"a lesson's kind is 'learned' or 'antipattern', not {lesson.kind!r}")
-    text = inert(lesson.text)
-    if not text:
+    if not inert(lesson.text):
         return ""
+    # Made safe as a whole, so that nothing can be spelt across the seam.
+    text = inert(f"{lesson.text} -> {lesson.outcome[:MAX_OUTCOME]}" if lesson.outcome.strip() else lesson.text)
     who = "/".join(inert(name[:MAX_LABEL]) for name in (lesson.member, lesson.skill))
     # Its own brackets would end the label early, and the label is what a block is recognised by.
     label = who.translate(dict.fromkeys(map(ord, "[\uff3b"), "(") | dict.fromkeys(map(ord, "]\uff3d"), ")"))

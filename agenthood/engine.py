@@ -34,6 +34,7 @@ from agenthood.records import (
     Scoring,
     Status,
 )
+from agenthood.session import DEADLINE, AsyncSession
 from agenthood.stores.base import SHARED
 from agenthood.stores.filters import StartsWith
 from agenthood.stores.lance import LanceStore
@@ -250,6 +251,33 @@ class AsyncHood:
         """
         lowest = self._recall_threshold if threshold is None else threshold
         return await self._recaller.recall(Query(text, limit, member, skill, kind, lowest, scoring))
+
+    def session(  # noqa: PLR0913  the options of a session
+        self,
+        task: str,
+        *,
+        member: str | None = None,
+        skill: str | None = None,
+        limit: int = 6,
+        max_bytes: int = 4096,
+        deadline: float = DEADLINE,
+    ) -> AsyncSession:
+        """One run of an agent of your own: `async with hood.session(task) as session`.
+
+        On entering, `session.block` has the lessons for the prompt; say `session.end(outcome)` and
+        `session.score(name, value)`; on leaving, the episode is recorded and learned from.
+
+        Args:
+            task: what the run is about; lessons are found by it and learned under it.
+            member: who runs; its own lessons come first.
+            skill: in which skill; lessons of the same skill come first.
+            limit: how many lessons at most; 0 for none.
+            max_bytes: cap on the block, in UTF-8 bytes.
+            deadline: seconds that looking up, recording and learning may take each; the run goes on without.
+        """
+        return AsyncSession(
+            self, task, member=member, skill=skill, limit=limit, max_bytes=max_bytes, deadline=deadline
+        )
 
     # -- seeing and forgetting --------------------------------------------------------------------------
 

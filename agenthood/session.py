@@ -175,6 +175,57 @@ class AsyncSession:
         return otherwise
 
 
+class Session:
+    """The synchronous form of `AsyncSession`: `with hood.session(task) as session`."""
+
+    def __init__(self, session: AsyncSession, call: Callable[..., object]) -> None:
+        """Args: the `session`, and `call`, which runs a coroutine function on the loop of its store."""
+        self._session = session
+        self._call = call
+
+    def __enter__(self) -> Self:
+        self._call(self._session.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._call(self._session.__aexit__, kind, error, trace)
+
+    @property
+    def block(self) -> str:
+        """See `AsyncSession.block`."""
+        return self._session.block
+
+    @property
+    def lessons(self) -> tuple[RecalledLesson, ...]:
+        """The lessons shown."""
+        return self._session.lessons
+
+    @property
+    def degraded(self) -> str:
+        """Why lessons may be missing; empty if none are."""
+        return self._session.degraded
+
+    @property
+    def episode_id(self) -> str | None:
+        """The recorded episode, after the end."""
+        return self._session.episode_id
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """What was learned, after the end."""
+        return self._session.receipt
+
+    def score(self, name: str, value: float) -> None:
+        """Add a score in [0, 1]; see `Notes.score`."""
+        self._session.score(name, value)
+
+    def end(self, outcome: str) -> None:
+        """Say how it ended."""
+        self._session.end(outcome)
+
+
 def shortened(outcome: str) -> str:
     """An outcome fit to be stored: one paragraph, at most `MAX_OUTCOME` characters, no block of lessons."""
     if contains_block(outcome):

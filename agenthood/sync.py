@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, Self, TextIO, TypeVar
 
 from agenthood.engine import MIGRATION_SECONDS, AsyncHood
+from agenthood.session import DEADLINE, Session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -142,6 +143,22 @@ class Hood:
             threshold=threshold,
             scoring=scoring,
         )
+
+    def session(  # noqa: PLR0913  the options of a session
+        self,
+        task: str,
+        *,
+        member: str | None = None,
+        skill: str | None = None,
+        limit: int = 6,
+        max_bytes: int = 4096,
+        deadline: float = DEADLINE,
+    ) -> Session:
+        """Same as `AsyncHood.session`, for `with`."""
+        session = self.hood.session(
+            task, member=member, skill=skill, limit=limit, max_bytes=max_bytes, deadline=deadline
+        )
+        return Session(session, self._call)
 
     def lessons(
         self,

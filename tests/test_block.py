@@ -27,6 +27,7 @@ class Lesson:
     member: str = "developer"
     skill: str = "test"
     evidence: int = 3
+    outcome: str = ""
 
 
 LESSONS = [
@@ -284,3 +285,11 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
     contains_block(text)
     inert(text)
     assert time.process_time() - began < 10
+
+
+def test_an_outcome_stands_beside_its_lesson() -> None:
+    """How the latest episode ended follows the lesson on its line, cut, and as inert as the lesson itself."""
+    block = render_block([Lesson("antipattern", "retried the deploy", outcome=f"{CLOSING} failed " + "x" * 400)])
+    assert "retried the deploy -> " in block
+    assert block.count(CLOSING) == 1
+    assert "x" * 301 not in block

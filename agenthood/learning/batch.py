@@ -16,9 +16,10 @@ from agenthood.memory.episodic import episode_record
 from agenthood.records import KINDS, Lesson, Receipt, ReceiptStatus
 
 if TYPE_CHECKING:
-    from agenthood.stores.base import Collection, Record, Vector
-    from agenthood.learning.intake import Intake
     from collections.abc import Mapping
+
+    from agenthood.learning.intake import Intake
+    from agenthood.stores.base import Collection, Record, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +125,14 @@ class Batch:
             reason = f"a mean score of {intake.mean:g} is neither a success nor a failure: nothing learned"
             return replace(receipt, reason=reason)
         position, self._next = self._next, self._next + 1
+        keys = rules.candidate_keys(intake.pattern)
         try:
-            id_, exact = self._exact(intake)
+            id_, exact = self._exact(intake, keys)
         except InvalidInputError as exc:
             if intake.episode_id is None:
                 self.episodes.pop()
             return Receipt("rejected", score=intake.mean, kind=intake.kind, reason=str(exc))
-        matched, similarity = (id_, 1.0) if exact else self._best(position, intake)
+        matched, similarity = (id_, 1.0) if exact else self._best(position, intake, keys)
         if matched is not None:
             return self._merge(replace(receipt, id=matched, similarity=similarity), intake, seen)
         return self._store(replace(receipt, id=id_), intake, position, seen)
@@ -145,11 +147,11 @@ class Batch:
         self.episodes.append(record)
         return record.id, iso(at)
 
-    def _exact(self, intake: Intake) -> tuple[str, bool]:
+    def _exact(self, intake: Intake, keys: tuple[str, ...]) -> tuple[str, bool]:
         assert intake.kind is not None  # noqa: S101  for the type checker
         taken = self._known.taken
         holders: dict[str, str] = {}
-        for key in rules.candidate_keys(intake.pattern):
+        for key in keys:
             # The id of a pattern row does not tell the kind, so a key serves one lesson of either.
             ids = [id_ for kind in KINDS if (id_ := lesson_id(kind, key)) in taken]
             if ids:
@@ -160,7 +162,7 @@ class Batch:
         rules.check_same(self._known.lessons[holders[key]], intake.member, intake.skill)
         return holders[key], True
 
-    def _best(self, position: int, intake: Intake) -> tuple[str | None, float]:
+    def _best(self, position: int, intake: Intake, keys: tuple[str, ...]) -> tuple[str | None, float]:
         """The id and score of the best lesson at or above the threshold, ties by id; (None, 0) if there is none."""
         assert intake.kind is not None  # noqa: S101  for the type checker
         if self._index is None or self._added is None:
@@ -172,7 +174,7 @@ class Batch:
         ]
         scored += self._added.similar(position, intake.fields)
         # Another text under the same hash is a lesson of its own, however alike the two are.
-        own = {lesson_id(intake.kind, key) for key in rules.candidate_keys(intake.pattern)}
+        own = {lesson_id(intake.kind, key) for key in keys}
         scored = [(score, id_) for score, id_ in scored if score >= self._threshold and id_ not in own]
         score, id_ = min(scored, key=lambda pair: (-pair[0], pair[1]), default=(0.0, None))
         return id_, score

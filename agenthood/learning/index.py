@@ -20,6 +20,7 @@ from agenthood.learning.similar import Lowest, pairs_above
 from agenthood.records import Kind, PatternMatch, Scoring
 from agenthood.stores.base import SHARED, Collection, Hit, Record, Vector, VectorField
 from agenthood.stores.filters import AllOf, Equals, Filter, where
+from agenthood.stores.validation import vector_reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,13 +153,15 @@ class EmbeddingIndex:
             StoreError: it could not be written.
         """
         kind, member, skill, episode = split_pattern(pattern)
+        vector = np.asarray(embedding, dtype=np.float32)
+        if reason := vector_reason(vector, self.space.dimension):
+            raise InvalidInputError(f"pattern {pattern!r:.120} cannot be indexed: {reason}")
         async with self._store.exclusive():
             ids = [PATTERN + key for key in candidate_keys(pattern)]
             rows = await self._store.get(self.main, ids)
             taken = {id_.removeprefix(PATTERN): record.content for id_, record in rows.items()}
             key, _ = choose_key(pattern, taken)
             entry = IndexEntry(key, lesson, kind, member, skill, episode, pattern)
-            vector = np.asarray(embedding, dtype=np.float32)
             for collection, records in self.rows([entry], vector.reshape(1, -1)).items():
                 result = await self._store.upsert(collection, records)
                 if result.rejected:

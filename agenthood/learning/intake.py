@@ -72,7 +72,7 @@ def take_in(result: EvalResult) -> Intake | Receipt:
         member=redact(result.member.strip()) or UNKNOWN,
         skill=redact(result.skill.strip()) or UNKNOWN,
         # Plain floats: whatever else counts as a number, such as a fraction or a NumPy scalar, has no JSON form.
-        scores={name: float(score) for name, score in result.scores.items()},
+        scores={redact(name): float(score) for name, score in result.scores.items()},
         mean=mean,
         kind=band(mean),
         at=at,

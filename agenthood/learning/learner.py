@@ -22,9 +22,9 @@ from agenthood.records import KINDS, EvalResult, LearnerStatus, Receipt
 from agenthood.stores.base import SHARED, Collection, Record
 
 if TYPE_CHECKING:
-    from agenthood.learning.index import EmbeddingIndex
     from collections.abc import Callable, Iterable, Sequence
 
+    from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.memory.residual import ResidualMemory
     from agenthood.stores.base import VectorStore

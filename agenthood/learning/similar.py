@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LEVELS = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
 _BLOCK = 256
+# Lessons added within a step are compared one by one, so it is short.
+_STEP = 64
 # A float32 product may fall this much short of the exact one; pairs within it are computed exactly.
 _MARGIN = 1e-5
 
@@ -72,7 +74,7 @@ class Lowest:
 class AddedLessons:
     """The lessons a batch has added so far, compared with its later episodes.
 
-    Episodes are asked for in order. Those of a block are compared with all lessons added before it in one
+    Episodes are asked for in order. Those of a step are compared with all lessons added before it in one
     product, and with those added within it one by one.
     """
 
@@ -87,7 +89,7 @@ class AddedLessons:
         self._rows: list[int] = []
         self._ids: list[str] = []
         self._groups: list[object] = []
-        self._block = -1
+        self._step = -1
         self._near: dict[int, list[int]] = {}
         self._before = 0
 
@@ -99,7 +101,7 @@ class AddedLessons:
 
     def similar(self, position: int, group: object) -> list[tuple[float, str]]:
         """The (match score, id) of the added lessons that may reach the threshold."""
-        self._enter(position // _BLOCK)
+        self._enter(position // _STEP)
         within = range(self._before, len(self._rows))
         slots = [slot for slot in (*self._near.get(position, ()), *within) if self._groups[slot] == group]
         if not slots:
@@ -112,12 +114,12 @@ class AddedLessons:
         )
         return [(float(score), self._ids[slot]) for score, slot in zip(scores, slots, strict=True)]
 
-    def _enter(self, block: int) -> None:
-        if block == self._block:
+    def _enter(self, step: int) -> None:
+        if step == self._step:
             return
-        self._block, self._before, self._near = block, len(self._rows), {}
+        self._step, self._before, self._near = step, len(self._rows), {}
         if self._rows:
-            here = slice(block * _BLOCK, (block + 1) * _BLOCK)
+            here = slice(step * _STEP, (step + 1) * _STEP)
             self._compare(self._semantic, here, self._lowest.semantic)
             self._compare(self._words, here, self._lowest.words)
 

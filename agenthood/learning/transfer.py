@@ -177,7 +177,7 @@ def _memory(body: Mapping[str, Any]) -> Record:
         raise InvalidInputError(
             f"key {key!r:.80} is the engine's own: give lessons as lines of type 'lesson'"
         )
-    return long_term_record(key, body.get("value"), at=utc_now())
+    return long_term_record(key, redact_json(body.get("value")), at=utc_now())
 
 
 def _lesson(body: Mapping[str, Any]) -> Lesson:

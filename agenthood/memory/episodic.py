@@ -44,11 +44,11 @@ class Episode:
 def episode_record(
     episode: str, outcome: str, *, at: datetime, recorded: datetime, details: Mapping[str, Any] | None = None
 ) -> Record:
-    """The row of an episode, with a fresh id and well-known secrets redacted."""
-    body = {"episode": redact(episode), "outcome": redact(outcome), "timestamp": iso(at)}
+    """The row of an episode, with a fresh id; secrets are the caller's to redact."""
+    body = {"episode": episode, "outcome": outcome, "timestamp": iso(at)}
     return Record(
         id=new_episode_id(at),
-        content=dumps(body | redact_json(dict(details or {}))),
+        content=dumps(body | dict(details or {})),
         metadata={"type": "episodic", "recordedAt": iso(recorded)},
         created_at=iso(at),
     )
@@ -97,7 +97,13 @@ class EpisodicMemory:
             if reason := unstorable_reason(text):
                 raise InvalidInputError(f"{name} {text!r:.120} cannot be stored: {reason}")
         now = self._clock()
-        record = episode_record(episode, outcome, at=timestamp or now, recorded=now, details=details)
+        record = episode_record(
+            redact(episode),
+            redact(outcome),
+            at=timestamp or now,
+            recorded=now,
+            details=redact_json(dict(details or {})),
+        )
         await self._store.upsert(SHARED, [record])
         return record.id
 

@@ -22,11 +22,11 @@ _log = logging.getLogger("agenthood")
 
 
 def long_term_record(key: str, value: Any, *, at: datetime) -> Record:  # noqa: ANN401  any JSON value
-    """The row that keeps `value` under `key`, with well-known secrets redacted."""
+    """The row that keeps `value` under `key`; secrets are the caller's to redact."""
     stamp = iso(at)
     return Record(
         id=LTM + key,
-        content=dumps(redact_json(value)),
+        content=dumps(value),
         metadata={"type": "long_term", "key": key, "storedAt": stamp},
         created_at=stamp,
     )
@@ -51,7 +51,7 @@ class LongTermMemory:
             raise InvalidInputError("a key of long-term memory cannot be empty")
         if reason := unstorable_reason(key):
             raise InvalidInputError(f"key {key!r:.120} cannot be stored: {reason}")
-        await self._store.upsert(SHARED, [long_term_record(key, value, at=self._clock())])
+        await self._store.upsert(SHARED, [long_term_record(key, redact_json(value), at=self._clock())])
 
     async def retrieve(self, key: str) -> Any:  # noqa: ANN401  any JSON value
         """The value under `key`; None if there is none, or if another program left what is no JSON (logged)."""
