@@ -17,7 +17,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the benchmark program."""
     command = [sys.executable, str(PROGRAM), *arguments]
     return subprocess.run(
-        command, capture_output=True, encoding="utf-8", timeout=100, check=False, env=os.environ | {"PYTHONUTF8": "1"}
+        command,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=100,
+        check=False,
+        env=os.environ | {"PYTHONUTF8": "1"},
     )
 
 

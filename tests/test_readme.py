@@ -1,0 +1,123 @@
+"""What README.md and the pages in docs/ show is what happens."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from agenthood.cli import main
+from agenthood.config import load_settings
+
+ROOT = Path(__file__).parent.parent
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "benchmarks/README.md",
+    *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))),
+)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a language on a page."""
+    return [code for found, code in BLOCK.findall(read(page)) if found == language]
+
+
+def read(page: str) -> str:
+    """The text of a page."""
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_the_python_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each Python block of README.md runs as it is; the block of text after it is its output."""
+    monkeypatch.chdir(tmp_path)
+    found = BLOCK.findall(read("README.md"))
+    code = [n for n, (language, _) in enumerate(found) if language == "python"]
+    assert code
+    for n in code:
+        printed = StringIO()
+        with redirect_stdout(printed):
+            exec(compile(found[n][1], "README.md", "exec"), {})
+        expected = found[n + 1][1] if n + 1 < len(found) and found[n + 1][0] == "text" else ""
+        assert printed.getvalue() == expected
+
+
+def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `agenthood` line in README.md ends with exit code 0, run one after the other on one store."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    lines = [line for code in blocks("README.md", "sh") for line in code.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("agenthood ")]
+    assert len(commands) == 5
+    for arguments in commands:
+        assert main(arguments) == 0, arguments
+
+
+@pytest.mark.parametrize("example", blocks("docs/configuration.md", "json"))
+def test_the_examples_of_settings_are_understood(example: str, tmp_path: Path) -> None:
+    """Every example of config.json is read without a warning."""
+    (tmp_path / "config.json").write_text(example, encoding="utf-8")
+    assert load_settings(tmp_path, environ={}).warnings == ()
+
+
+def test_every_setting_is_on_the_page() -> None:
+    """docs/configuration.md names every variable and every key that agenthood.config knows."""
+    page = read("docs/configuration.md")
+    source = (ROOT / "agenthood" / "config.py").read_text(encoding="utf-8")
+    keys = re.search(r"^_KEYS = \{(.*?)^\}", source, re.MULTILINE | re.DOTALL)
+    assert keys
+    for key in re.findall(r'"(\w+)":', keys[1]):
+        assert f"`embedder.{key}`" in page
+    for name in re.findall(r'"(AGENTHOOD_[A-Z_]*[A-Z])":', source):
+        assert f"`{name}`" in page
+    for name in re.findall(r"`(AGENTHOOD_[A-Z_]*[A-Z])`", page):
+        assert any(
+            f'"{name}"' in path.read_text(encoding="utf-8") for path in (ROOT / "agenthood").rglob("*.py")
+        ), name
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    """Every relative link on a page names a file that is there."""
+    for target in re.findall(r"\]\(([^)#:]+)\)", read(page)):
+        assert ((ROOT / page).parent / target).exists(), target
+
+
+def test_the_map_names_modules_that_are_there() -> None:
+    """The table in docs/architecture.md points at files of the package, and at tests that exist."""
+    for line in read("docs/architecture.md").partition("## Where to change what")[2].splitlines():
+        for name in re.findall(r"`([\w/]+\*?\.(?:py|txt))`", line):
+            places = (ROOT / "agenthood", ROOT / "agenthood" / "embedding", ROOT)
+            assert any(list(place.glob(name)) for place in places), name
+        for name in re.findall(r"`(tests/[\w/]*)`", line):
+            assert (ROOT / name).is_dir(), name
+
+
+def test_the_demonstration_shows_what_it_promises(tmp_path: Path) -> None:
+    """examples/demo.py ends well and shows a merge, both kinds, other languages, a near miss and a forgotten lesson."""
+    demo = runpy.run_path(str(ROOT / "examples" / "demo.py"))
+    printed = StringIO()
+    with redirect_stdout(printed):
+        assert demo["main"](["--keep", str(tmp_path / "store")]) == 0
+    shown = printed.getvalue()
+    merged = next(
+        line for line in shown.splitlines() if "mocked the clock to fix the flaky login test" in line
+    )
+    assert merged.split()[:3] == ["merged", "0.95", "3"]
+    for expected in (
+        "worked",
+        "failed",
+        "给支付接口加上幂等键",
+        "<agenthood-lessons>",
+        "nearest",
+        "forgotten",
+    ):
+        assert expected in shown
+    assert (tmp_path / "store" / "memory").is_dir()
