@@ -10,6 +10,7 @@ from agenthood.cli.completion import completion
 from agenthood.cli.doctor import doctor
 from agenthood.cli.learn import learn
 from agenthood.cli.recall import lessons, recall
+from agenthood.cli.run import feedback, members, run
 from agenthood.cli.session import common_options
 from agenthood.cli.store import forget, maintain, migrate, status
 from agenthood.cli.transfer import export, import_
@@ -53,4 +54,9 @@ def cli() -> None:
     """  # noqa: D301  click keeps the lines below a backspace as they are
 
 
-_program([learn, recall, lessons, status, forget, migrate, maintain, export, import_, doctor, completion])
+_program(
+    [
+        *(learn, recall, lessons, status, forget, run, members, feedback),
+        *(migrate, maintain, export, import_, doctor, completion),
+    ]
+)

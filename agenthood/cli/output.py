@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from agenthood.cli.text import shown
+from agenthood.cli.text import shown, shown_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,10 @@ class Output:
     def line(self, text: str = "") -> None:
         """One line of the answer."""
         print(text)  # noqa: T201  (this is the one place that prints)
+
+    def piece(self, text: str) -> None:
+        """Part of the answer as it comes, safe to show, at once."""
+        print(shown_text(text), end="", flush=True)  # noqa: T201
 
     def document(self, value: object) -> None:
         """`value` as one line of JSON."""

@@ -28,6 +28,11 @@ def shown(text: str, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
+def shown_text(text: str) -> str:
+    """`text` with its lines kept, and everything else that could steer a terminal written out as by `shown`."""
+    return "".join(c if c in "\n\t" or c.isprintable() else _escaped(c) for c in text.replace("\r\n", "\n"))
+
+
 def _escaped(character: str) -> str:
     if character in _JOINERS or unicodedata.category(character) not in _ESCAPED_CATEGORIES:
         return character

@@ -182,6 +182,7 @@ def _note(run: Run, progress: Progress, session: AsyncSession | None, scores: li
     run.status = progress.ending or "done"
     parts = (progress.reason, told(scores), progress.text)
     run.outcome = shortened(redact(". ".join(part for part in parts if part)))
+    run.answer = progress.text
     run.provider, run.model = progress.provider, progress.model
     run.input_tokens, run.output_tokens = progress.usage.input_tokens, progress.usage.output_tokens
     run.cost = cost(progress.model, progress.usage)

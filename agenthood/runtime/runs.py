@@ -28,6 +28,7 @@ class Run:
         task: what was to be done.
         status: `running`, then how it ended: `done`, `interrupted`, `failed`, or the limit that was reached.
         outcome: how it ended, in words.
+        answer: the agent's last answer.
         provider: who answered last.
         model: which model.
         input_tokens: of all replies.
@@ -51,6 +52,7 @@ class Run:
     task: str
     status: str = "running"
     outcome: str = ""
+    answer: str = ""
     provider: str = ""
     model: str = ""
     input_tokens: int = 0
