@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,6 +116,8 @@ def run(session: Session, /, member: str, task: tuple[str, ...], **options: Any)
     The exit code is the agent's own: 0 if it finished, 1 if it failed or a limit was reached, 130 if it was
     interrupted. Memory that is down, a check that fails or a judge that rambles does not change it.
     """
+    import asyncio  # noqa: PLC0415  keeps --help light
+
     from agenthood.runtime.members import find_members  # noqa: PLC0415  keeps --help light
 
     job = _job(session, find_members(options["project"].resolve()).get(member), " ".join(task), options)
@@ -190,6 +191,8 @@ async def _run(session: Session, job: Job, options: dict[str, Any]) -> int:
 @asynccontextmanager
 async def _memory(session: Session, output: Output) -> AsyncIterator[AsyncHood | None]:
     """The store, or None with a warning: a run without memory is still a run."""
+    import asyncio  # noqa: PLC0415  keeps --help light
+
     from agenthood import open_async  # noqa: PLC0415
     from agenthood.cli.logs import logged_to  # noqa: PLC0415
 
@@ -313,6 +316,8 @@ def members(session: Session, /, *, detect: str | None, project: Path) -> int:
 
 
 def _propose(session: Session, catalog: MemberCatalog, task: str) -> None:
+    import asyncio  # noqa: PLC0415  keeps --help light
+
     from agenthood.embedding import create_embedder  # noqa: PLC0415
     from agenthood.runtime.detect import propose  # noqa: PLC0415
 
@@ -349,6 +354,8 @@ def feedback(session: Session, /, run_id: str, *, score: float, note: str) -> in
 
     The score is learned from by itself: what a person says afterwards outweighs what the run thought of itself.
     """
+    import asyncio  # noqa: PLC0415  keeps --help light
+
     from agenthood.redaction import redact  # noqa: PLC0415
     from agenthood.runtime.evidence import Score  # noqa: PLC0415
     from agenthood.runtime.run import give_feedback  # noqa: PLC0415
