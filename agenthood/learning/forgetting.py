@@ -55,8 +55,8 @@ async def forget(
     Args:
         store: the store.
         ids: ids of lessons.
-        episodes: also remove the episodes they cite, and those with the same text that no other lesson cites; they
-            stay otherwise.
+        episodes: also remove the episodes they cite, and those with a text that no other lesson has; they stay
+            otherwise.
         residual: the residual memory to remove their signals from.
 
     Returns:
@@ -68,9 +68,9 @@ async def forget(
     signals = 0
     async with store.exclusive():
         doomed = await _find(store, ids)
-        cited_elsewhere = await _mark_rows(store, doomed)
+        others = await _mark_rows(store, doomed)
         if episodes:
-            await _mark_episodes(store, doomed, cited_elsewhere)
+            await _mark_episodes(store, doomed, others)
         if doomed.lessons:
             for collection in await store.collections():
                 if collection.typed:
@@ -103,25 +103,26 @@ async def _find(store: VectorStore, ids: Sequence[str]) -> _Doomed:
 
 
 async def _mark_rows(store: VectorStore, doomed: _Doomed) -> set[str]:
-    """Mark every row that holds a doomed lesson; returns the episodes that the other lessons cite."""
-    cited: set[str] = set()
+    """Mark every row that holds a doomed lesson; returns the texts of the other lessons."""
+    others: set[str] = set()
     async for batch in store.scan(SHARED, condition=AnyOf((LESSON_ROWS, PATTERN_ROWS))):
         for row in batch:
             lesson = lesson_from(row)
             if lesson is not None and doomed.holds(lesson):
                 doomed.rows.add(row.id)
             elif lesson is not None:
-                cited.update(lesson.episodes)
-    return cited
+                others.add(lesson.text)
+    return others
 
 
-async def _mark_episodes(store: VectorStore, doomed: _Doomed, cited_elsewhere: set[str]) -> None:
+async def _mark_episodes(store: VectorStore, doomed: _Doomed, others: set[str]) -> None:
     cited = {id_ for lesson in doomed.lessons.values() for id_ in lesson.episodes}
-    texts = {lesson.text for lesson in doomed.lessons.values()}
+    # Whose an uncited episode is only its text tells; where another lesson has the same, it may be that one's.
+    texts = {lesson.text for lesson in doomed.lessons.values()} - others
     async for batch in store.scan(SHARED, condition=StartsWith("id", EPISODE)):
         for row in batch:
             text = episode_from(row).episode
-            if row.id in cited or (text in texts and row.id not in cited_elsewhere):
+            if row.id in cited or text in texts:
                 doomed.episodes[row.id] = text
 
 

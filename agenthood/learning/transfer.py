@@ -185,7 +185,7 @@ def _lesson(body: Mapping[str, Any]) -> Lesson:
     if kind not in KINDS:
         raise InvalidInputError(f"kind {kind!r:.80} is none of {', '.join(map(repr, KINDS))}")
     member, skill = (redact(_text(body, name, UNKNOWN)) for name in ("member", "skill"))
-    text = redact(_text(body, "text"))
+    text = redact(_lesson_text(body, pattern_text(kind, member, skill, "")))
     mean = rules.mean_score({"mean": body.get("mean", 1.0 if kind == "learned" else 0.0)})
     evidence = body.get("evidence", 1)
     if not isinstance(evidence, int) or isinstance(evidence, bool) or evidence < 1:
@@ -200,6 +200,13 @@ def _lesson(body: Mapping[str, Any]) -> Lesson:
         tuple(episodes[-rules.MAX_CITED :]), iso(parse_time(first)), iso(parse_time(last)),
         redact(_text(body, "outcome", "")),
     )  # fmt: skip
+
+
+def _lesson_text(body: Mapping[str, Any], blank_pattern: str) -> str:
+    """The text of a lesson; blank only in an export of a store where an older program learned from a blank one."""
+    text = body.get("text")
+    exported = isinstance(text, str) and body.get("pattern") == blank_pattern + text
+    return _text(body, "text", "" if exported else None)
 
 
 def _episode(body: Mapping[str, Any]) -> Record:
