@@ -168,6 +168,17 @@ async def test_the_circuit_opens_probes_and_closes() -> None:
     assert await replies() == ("well", 7, "closed")
 
 
+async def test_a_failed_probe_opens_the_circuit_whatever_the_count() -> None:
+    """A circuit that a refused key opened is opened again by one failure of its probe."""
+    time = Time()
+    second = ScriptedChatModel(lambda _: "b", provider="b", model="m")
+    model = several(time, scripted("a", NO_KEY, DOWN, "back"), second, on_notice=lambda _: None)
+    await ask(model)
+    time.now += 60.0
+    assert (await ask(model)).text == "b"
+    assert model.states["a/m"] == "open"
+
+
 async def test_without_a_probe_the_circuit_simply_closes() -> None:
     """Without a probe it counts as well after the cooldown: one failure does not open it again."""
     time = Time()

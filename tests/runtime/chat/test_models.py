@@ -450,6 +450,14 @@ async def test_the_key_is_nowhere(
 
 
 @BOTH
+async def test_a_key_of_no_known_shape_is_nowhere_either(name: str) -> None:
+    """The key itself is blanked, whatever it looks like, also where it is cut by the end of the excerpt."""
+    key = "plain-word-key"
+    error = await failure(refuse(500, "x" * 190 + f" {key} and {key}"), name, api_key=key)
+    assert "plain" not in str(error)
+
+
+@BOTH
 async def test_the_key_is_not_shown(name: str) -> None:
     """The model's own `repr` has no key."""
     with provider_server() as server:

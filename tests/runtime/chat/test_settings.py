@@ -223,8 +223,8 @@ def test_a_key_by_reference(tmp_path: Path, reference: str) -> None:
 def test_dotenv_stays_in_the_file(tmp_path: Path) -> None:
     """`.env` with quotes, `export`, comments and `$` is understood, and the environment is not touched."""
     before = dict(os.environ)
-    env = '\ufeff# keys\nexport GROQ_API_KEY="gsk-$HOME" # mine\nOTHER=1\nbroken line here\n'
-    assert only(load(tmp_path, env=env)).api_key == "gsk-$HOME"
+    env = '\ufeff# keys\nexport GROQ_API_KEY="gsk-${HOME}" # mine\nOTHER=1\nbroken line here\n'
+    assert only(load(tmp_path, env=env)).api_key == "gsk-${HOME}"
     assert dict(os.environ) == before
 
 
