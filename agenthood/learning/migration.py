@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 # Small first, so that a slow embedder gets something done within a bounded start; then larger, for fewer commits.
 _FIRST_BATCH = 64
 _LARGEST_BATCH = 2_048
+# With more lessons since the marker than this, a whole run, which renews it, costs less than the starts to come.
+_MANY_RECENT = 1_000
 _OUT_OF_TIME = "the time for it ran out; the rest is done next time"
 _log = logging.getLogger("agenthood")
 
@@ -100,6 +102,8 @@ async def is_current(store: VectorStore, index: EmbeddingIndex) -> bool:
             book.add(record)
     if not book.lessons:
         return True
+    if len(book.lessons) > _MANY_RECENT:
+        return False
     rows = await store.get(index.main, [PATTERN + key for p in book.lessons for key in candidate_keys(p)])
     indexed = {row.content for row in rows.values() if row.metadata.get("space") == str(index.space)}
     return all(storable(pattern) in indexed for pattern in book.lessons)

@@ -1,0 +1,179 @@
+"""The front door: opening and closing, settings, lists, status, upkeep."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import agenthood
+from agenthood.config import load_settings
+from agenthood.embedding.testing import HashedEmbedder
+from agenthood.errors import ConfigError, InvalidInputError, StoreUnavailableError
+from agenthood.learning.rules import MATCH_THRESHOLD
+from hoods import bad, good, opened, shared_rows, small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = "fixed the flaky login test by mocking the clock"
+
+
+async def test_it_can_be_awaited_or_entered(tmp_path: Path) -> None:
+    """Both open the same store; closing twice and opening again are fine."""
+    hood = await opened(tmp_path)
+    await hood.learn(TEXT, score=0.9)
+    assert await hood.start() is hood
+    await hood.close()
+    await hood.close()
+    async with opened(tmp_path) as again:
+        assert len(await again.lessons()) == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_store_that_is_not_open_says_so(tmp_path: Path, when: str) -> None:
+    """Before opening and after closing every call is a clear error, and nothing is made on disk by it."""
+    hood = opened(tmp_path)
+    if when == "after":
+        await hood.start()
+        await hood.close()
+    calls = [hood.learn(TEXT, score=0.9), hood.learn_many([good(TEXT)]), hood.recall(TEXT), hood.lessons(),
+             hood.forget("x"), hood.status(), hood.health(), hood.migrate(), hood.maintain(),
+             hood.import_([])]  # fmt: skip
+    for call in calls:
+        with pytest.raises(RuntimeError, match="not open: use `async with"):
+            await call
+    assert (tmp_path / ".agenthood").exists() == (when == "after")
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = hood.nonsense  # type: ignore[attr-defined]
+
+
+class _Closing(HashedEmbedder):
+    closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+async def test_opening_that_fails_releases_what_it_took(tmp_path: Path) -> None:
+    """A path that cannot be a store is a named error, and the embedder is closed."""
+    (tmp_path / ".agenthood").mkdir()
+    (tmp_path / ".agenthood" / "memory").write_text("a file")
+    embedder = _Closing(dimension=64)
+    with pytest.raises(StoreUnavailableError):
+        await opened(tmp_path, embedder)
+    assert embedder.closed == 1
+
+
+async def test_an_unknown_embedder_is_refused(tmp_path: Path) -> None:
+    """With what there is to choose from."""
+    with pytest.raises(ConfigError, match="choose one of"):
+        await opened(tmp_path, "nonsense")
+
+
+async def test_settings_reach_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thresholds come from the configuration; what is given in code comes before it."""
+    folder = tmp_path / ".agenthood"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"mergeThreshold": 0.99, "recallThreshold": 0.123}))
+    async with opened(tmp_path) as hood:
+        await hood.learn(TEXT, score=0.9)
+        assert (await hood.learn(TEXT + " again today", score=0.9)).status == "stored"
+        assert (await hood.recall(TEXT)).threshold == 0.123
+    settings = load_settings(tmp_path / "elsewhere")
+    async with opened(tmp_path / "two", settings=settings) as hood:
+        await hood.learn(TEXT, score=0.9)
+        merged = await hood.learn(TEXT + " again today", score=0.9)
+        assert merged.status == "merged"
+        assert MATCH_THRESHOLD <= (merged.similarity or 0) < 1
+
+
+async def test_lists_can_be_filtered(tmp_path: Path) -> None:
+    """By kind, member, skill and part of the text; latest first; limited."""
+    async with opened(tmp_path) as hood:
+        for n, result in enumerate(
+            [good("Fixed the login"), bad("broke the cache", member="qa"), good("ran it", skill="ops")]
+        ):
+            await hood.learn(
+                result.episode,
+                scores=result.scores,
+                member=result.member,
+                skill=result.skill,
+                timestamp=f"2026-05-0{n + 1}",
+            )
+        assert [one.text for one in await hood.lessons()] == ["ran it", "broke the cache", "Fixed the login"]
+        assert [one.text for one in await hood.lessons(kind="antipattern")] == ["broke the cache"]
+        assert [one.text for one in await hood.lessons(member="dev", skill="test")] == ["Fixed the login"]
+        assert [one.text for one in await hood.lessons(contains="fixed THE")] == ["Fixed the login"]
+        assert len(await hood.lessons(limit=2)) == 2
+        assert await hood.lessons(limit=0) == []
+        assert await hood.lessons(member="nobody") == []
+        with pytest.raises(InvalidInputError, match="'good' is none of"):
+            await hood.lessons(kind="good")  # type: ignore[arg-type]
+
+
+async def test_status_tells_what_is_there(tmp_path: Path) -> None:
+    """Lessons, episodes, what is indexed and what waits, the space and its calibration."""
+    async with opened(tmp_path, small(fail_after=0)) as hood:
+        await hood.learn_many([good(TEXT), bad(TEXT), good("half", 0.5)])
+        status = await hood.status()
+        assert (status.lessons, status.episodes) == ({"learned": 1, "antipattern": 1}, 3)
+        assert (status.indexed, status.pending, status.calibration) == (0, 2, None)
+        assert "fail_after" in status.reason
+    async with opened(tmp_path, small()) as hood:
+        status = await hood.status()
+        assert (status.indexed, status.pending, status.reason) == (2, 0, "")
+        assert status.calibration is not None
+        assert status.space == str(small().space)
+        assert status.learner.bands == {"learned": 1, "antipattern": 1, "skipped": 1}
+        assert json.loads(json.dumps(status.to_dict()))["space"] == status.space
+
+
+async def test_maintenance_finishes_the_index(tmp_path: Path) -> None:
+    """Pending lessons are indexed once the model is back, and the tables are compacted."""
+    embedder = small(fail_after=0)
+    async with opened(tmp_path, embedder) as hood:
+        for n in range(5):
+            await hood.learn(f"{TEXT} {n}" * (n + 1), score=0.9)
+        embedder.fail_after = None
+        report = await hood.maintain()
+        assert report.migration is not None
+        assert report.migration.complete
+        assert set(report.collections) == {collection.name for collection in await hood.store.collections()}
+        assert report.collections["vectors"]["fragments_after"] <= 1
+        assert (await hood.status()).pending == 0
+        assert (await hood.maintain()).migration is None
+        assert json.dumps(report.to_dict())
+
+
+async def test_the_start_can_leave_the_index_alone(tmp_path: Path) -> None:
+    """Without the start migration nothing is written by opening but what the store itself needs."""
+    async with opened(tmp_path, small(), start_migration=False) as hood:
+        assert hood.migration is None
+        assert "__index_version__" not in await shared_rows(hood)
+
+
+async def test_a_store_stays_quick_to_open_as_it_grows(tmp_path: Path) -> None:
+    """After many lessons one start renews the marker, so that those after it compare nothing."""
+    texts = [f"word{n} note{n * 7919}" for n in range(1_100)]
+    async with opened(tmp_path) as hood:
+        await hood.learn_many([good(text, member=text) for text in texts])
+    async with opened(tmp_path) as hood:
+        assert hood.migration is not None
+        assert (hood.migration.embedded, hood.migration.lessons) == (0, 1_100)
+    async with opened(tmp_path) as hood:
+        assert hood.migration is None
+
+
+async def test_the_other_memories_share_the_store(tmp_path: Path) -> None:
+    """Long-term, episodic and residual memory of an open store are its own."""
+    async with opened(tmp_path) as hood:
+        await hood.long_term.store("notes/plan", [1, 2])
+        await hood.episodic.record("did a thing", "it worked")
+        await hood.learn(TEXT, score=0.9)
+    async with opened(tmp_path) as hood:
+        assert await hood.long_term.retrieve("notes/plan") == [1, 2]
+        assert (await hood.status()).episodes == 2
+        assert TEXT in hood.residual.to_prompt_hints()
+        assert isinstance(hood, agenthood.AsyncHood)

@@ -1,0 +1,115 @@
+"""The synchronous front door: the same answers from any thread, and a clear word once it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import agenthood
+from agenthood.engine import AsyncHood
+from agenthood.errors import EmbeddingSpaceError, InvalidInputError
+from agenthood.sync import Hood
+from hoods import bad, good, small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = "fixed the flaky login test by mocking the clock"
+# What only makes sense with an event loop.
+ONLY_ASYNC = {"start"}
+
+
+def _methods(kind: type) -> dict[str, inspect.Signature]:
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return {name: inspect.signature(method) for name, method in found if not name.startswith("_")}
+
+
+def test_both_front_doors_have_the_same_methods() -> None:
+    """Every public method of the asynchronous one is there, with the same parameters and defaults."""
+    asynchronous, synchronous = _methods(AsyncHood), _methods(Hood)
+    assert set(asynchronous) - ONLY_ASYNC == set(synchronous)
+    for name, signature in synchronous.items():
+        assert signature.parameters == asynchronous[name].parameters, name
+
+
+def test_both_ways_to_open_have_the_same_options() -> None:
+    """`open` and `open_async` differ in nothing but their result."""
+    assert inspect.signature(agenthood.open).parameters == inspect.signature(agenthood.open_async).parameters
+
+
+def test_everything_works_without_an_event_loop(tmp_path: Path) -> None:
+    """Learn, recall, look, move, forget: one pass through every method."""
+    with agenthood.open(tmp_path / ".agenthood", embedder=small()) as hood:
+        assert hood.path == tmp_path / ".agenthood"
+        assert hood.migration is not None
+        receipt = hood.learn(TEXT, score=0.95, member="dev", skill="test")
+        assert [one.status for one in hood.learn_many(iter([good(TEXT), bad(TEXT)]))] == ["merged", "stored"]
+        assert [one.kind for one in hood.recall(TEXT, limit=3)] == ["learned", "antipattern"]
+        assert len(hood.lessons(kind="learned")) == 1
+        assert hood.status().lessons == {"learned": 1, "antipattern": 1}
+        assert hood.health().ok
+        assert hood.migrate().complete
+        assert hood.maintain().collections
+        file = io.StringIO()
+        assert hood.export(file) == 5
+        assert hood.import_(file.getvalue().splitlines()).skipped == 5
+        assert hood.forget(receipt.id or "", episodes=True).lessons == (receipt.id,)
+
+
+def test_any_thread_may_call(tmp_path: Path) -> None:
+    """Many threads on one store lose nothing."""
+    with agenthood.open(tmp_path / ".agenthood", embedder="lexical") as hood:
+        with ThreadPoolExecutor(8) as pool:
+            receipts = list(
+                pool.map(lambda n: hood.learn(TEXT, score=0.9) if n % 2 else hood.recall(TEXT), range(16))
+            )
+        assert len(receipts) == 16
+        assert [lesson.evidence for lesson in hood.lessons()] == [8]
+
+
+async def test_it_may_be_used_beside_a_running_loop(tmp_path: Path) -> None:
+    """From a worker thread of an asynchronous program; its loop is another one."""
+
+    def work() -> int:
+        with agenthood.open(tmp_path / ".agenthood", embedder="lexical") as hood:
+            hood.learn(TEXT, score=0.9)
+            return len(hood.recall(TEXT))
+
+    assert await asyncio.to_thread(work) == 1
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    """Every call afterwards is a clear error; closing twice is fine; it can be opened again."""
+    hood = agenthood.open(tmp_path / ".agenthood", embedder="lexical")
+    hood.learn(TEXT, score=0.9)
+    hood.close()
+    hood.close()
+    calls: list[tuple[Any, ...]] = [
+        (hood.learn, TEXT),
+        (hood.recall, TEXT),
+        (hood.lessons,),
+        (hood.status,),
+        (hood.forget, "x"),
+    ]
+    for method, *arguments in calls:
+        with pytest.raises(RuntimeError, match=r"closed: open it again with agenthood\.open"):
+            method(*arguments)
+    with agenthood.open(tmp_path / ".agenthood", embedder="lexical") as again:
+        assert len(again.lessons()) == 1
+
+
+def test_errors_keep_their_kind(tmp_path: Path) -> None:
+    """What the asynchronous side raises arrives as it is, also from opening, and leaves no thread behind."""
+    with agenthood.open(tmp_path / ".agenthood", embedder=small()) as hood:
+        hood.learn(TEXT, score=0.9)
+        with pytest.raises(InvalidInputError):
+            hood.recall("")
+    with pytest.raises(EmbeddingSpaceError):
+        agenthood.open(tmp_path / ".agenthood", embedder=small(salt="other"))
+    with agenthood.open(tmp_path / ".agenthood", embedder=small()) as hood:
+        assert len(hood.recall(TEXT)) == 1
