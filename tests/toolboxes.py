@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agenthood.runtime.chat.base import ToolCall
-from agenthood.runtime.tools import Toolbox, ToolResult
+
+if TYPE_CHECKING:
+    from agenthood.runtime.tools import Toolbox, ToolResult
 
 SECRET = "nobody-may-see-this"
 KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 4
@@ -32,10 +35,17 @@ async def error(tools: Toolbox, name: str, **arguments: object) -> str:
     return result.text
 
 
+def entries(folder: Path) -> list[Path]:
+    """Everything below `folder`, sorted; links are not followed."""
+    return sorted(folder.rglob("*"))
+
+
 def git(folder: Path, *arguments: str) -> str:
     """Run git in `folder` with nothing of the user's configuration."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    person = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _PERSON.items()}
+    person = {
+        f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _PERSON.items()
+    }
     done = subprocess.run(
         ["git", *arguments],
         cwd=folder,

@@ -174,7 +174,7 @@ class Git:
 
 
 def _failure(output: str) -> ToolError:
-    if "not a git repository" in output or "safe.bareRepository" in output:
+    if "not a git repository" in output.lower() or "safe.bareRepository" in output:
         return ToolError("this project is no git repository: go on with read_file and search_text")
     if "does not have any commits" in output:
         return ToolError("there are no commits yet: git_status shows the files")

@@ -151,7 +151,10 @@ class _Walk:
                 raise ToolError(f"{self._path!r:.200} holds a NUL character: leave it out")
         except UnicodeEncodeError as error:
             raise ToolError(f"{self._path!r:.200} cannot be a file name: use valid Unicode") from error
-        return _names(self._project.inner_parts(self._path))
+        names = _names(self._project.inner_parts(self._path))
+        if self._make_folders:
+            check_writable(names)  # before any folder is made; links are looked at on the way
+        return names
 
     def _leave(self) -> None:
         if not self._names:

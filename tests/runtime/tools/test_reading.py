@@ -8,20 +8,23 @@ import time
 from pathlib import Path
 
 import pytest
-from toolboxes import KEY, error, git, repository, text
 
 from agenthood.runtime.tools import Toolbox
 from agenthood.runtime.tools.arguments import checked
 from agenthood.runtime.tools.output import without_keys
 from agenthood.runtime.tools.paths import Project
 from agenthood.runtime.tools.searching import SEARCH_TEXT, search_text
+from toolboxes import KEY, error, git, repository, text
 
 
 async def test_a_file_is_read_by_lines(tmp_path: Path) -> None:
     """The heading says which lines follow and how many there are, so that the model can go on."""
     (tmp_path / "a.txt").write_text("\n".join(f"line {n}" for n in range(1, 11)) + "\n", encoding="utf-8")
     tools = Toolbox(tmp_path)
-    assert await text(tools, "read_file", path="a.txt", start_line=3, lines=2) == "a.txt, lines 3-4 of 10:\nline 3\nline 4"
+    assert (
+        await text(tools, "read_file", path="a.txt", start_line=3, lines=2)
+        == "a.txt, lines 3-4 of 10:\nline 3\nline 4"
+    )
     assert "has 10 lines" in await error(tools, "read_file", path="a.txt", start_line=11)
 
 
@@ -83,7 +86,9 @@ async def test_what_is_no_text_file_is_an_error(tmp_path: Path, kind: str) -> No
     assert time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize("path", [".env", ".env.local", "a/.ENV", ".agenthood/config.json", ".git/config", "link", "a/.e\u200bnv"])
+@pytest.mark.parametrize(
+    "path", [".env", ".env.local", "a/.ENV", ".agenthood/config.json", ".git/config", "link", "a/.e\u200bnv"]
+)
 async def test_files_with_keys_are_not_read(tmp_path: Path, path: str) -> None:
     """What holds keys is refused under any spelling, by read_file and by search_text."""
     (tmp_path / "link").symlink_to(".env")
@@ -147,7 +152,12 @@ async def test_listing_without_git_skips_what_is_installed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    [("*.py", ["a/b/deep.py", "top.py"]), ("a/**/*.py", ["a/b/deep.py"]), ("**/top.py", ["top.py"]), ("*.md", [])],
+    [
+        ("*.py", ["a/b/deep.py", "top.py"]),
+        ("a/**/*.py", ["a/b/deep.py"]),
+        ("**/top.py", ["top.py"]),
+        ("*.md", []),
+    ],
 )
 async def test_patterns_pick_files(tmp_path: Path, pattern: str, expected: list[str]) -> None:
     """A pattern without a folder fits at any depth, and `**/` stands for any folders or none."""
