@@ -1,0 +1,68 @@
+"""Several processes on one store, started fresh and killed at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from stores.backends import TYPED, everything, fields, full
+from stores.processes import workers
+
+if TYPE_CHECKING:
+    from agenthood.stores.base import VectorStore
+    from stores.backends import Backend
+
+
+async def test_two_processes_upserting_the_same_new_ids(store: VectorStore, backend: Backend):
+    """Two processes inserting the same 40 ids at once, and making the collection, leave one record of each."""
+    with workers(backend, ("upsert", 0)) as (other,):
+        other.go()
+        async with backend.reopened() as second:
+            for number in range(40):
+                await asyncio.gather(*(opened.upsert(TYPED, [full(number)]) for opened in (store, second)))
+        other.finished()
+    assert await store.ids(TYPED) == {full(number).id for number in range(40)}
+    async with backend.reopened() as again:
+        rows = await everything(again, TYPED)
+        assert sorted(map(fields, rows)) == sorted(fields(full(number)) for number in range(40))
+        assert await again.count(TYPED) == 40
+        assert len((await again.query(TYPED, full(1).vector[None], limit=100))[0]) == 40
+
+
+async def test_a_killed_writer_loses_nothing_it_acknowledged(store: VectorStore, backend: Backend):
+    """After kill -9 at two different moments every acknowledged record is there, once, and writing goes on."""
+    await store.ensure_collection(TYPED)
+    acknowledged = 0
+    with workers(backend, *[("endless",)] * 2) as started:
+        for number, worker in enumerate(started):
+            worker.go()
+            assert worker.line() == "3"
+            await asyncio.sleep(0.1 + 0.4 * number)
+            acknowledged = max(acknowledged, 3, *map(int, worker.kill()))
+            async with backend.reopened() as again:
+                rows = await everything(again, TYPED)
+                found = {row.id: row for row in rows}
+                assert len(found) == len(rows) == await again.count(TYPED)
+                expected = [full(n) for n in range(acknowledged)]
+                assert [fields(found[row.id]) for row in expected] == list(map(fields, expected))
+                await again.upsert(TYPED, [full(99_999)])
+    assert acknowledged > 6
+
+
+async def test_purging_leaves_readers_of_other_processes_at_work(store: VectorStore, backend: Backend):
+    """A process that reads all the time notices nothing while records are replaced, purged and compacted."""
+    await store.upsert(TYPED, [full(number) for number in range(40)])
+    with workers(backend, ("read", 3)) as (reader,):
+        reader.go()
+        until = time.monotonic() + 2.5
+        number = 20
+        while time.monotonic() < until and number < 40:
+            await store.upsert(TYPED, [full(2, content=f"changed {number}")])
+            assert await store.purge(TYPED, [full(number).id]) == 1
+            number += 1
+        rounds = int(reader.finished()[0])
+    assert rounds > 3
+    assert number > 22
+    async with backend.reopened() as again:
+        assert await again.ids(TYPED) == {full(n).id for n in range(40) if not 20 <= n < number}
