@@ -120,6 +120,7 @@ async def test_only_the_project_is_shown_of_a_larger_repository(tmp_path: Path) 
     ]
     assert not any("beside" in answer or SECRET in answer for answer in answers)
     assert await text(tools, "git_show", revision="HEAD", path="main.py") == "print('two')"
+    assert "+++ b/main.py" in await text(tools, "git_diff", revision="HEAD~2")
 
 
 async def test_nothing_of_the_repository_is_run(tmp_path: Path) -> None:
@@ -142,6 +143,7 @@ async def test_nothing_of_the_repository_is_run(tmp_path: Path) -> None:
     ):
         git(tmp_path, "config", name, str(script))
     git(tmp_path, "config", "log.showSignature", "true")
+    _sign_last_commit(tmp_path)
     (tmp_path / ".gitattributes").write_text("*.py diff=x\n", encoding="utf-8")
     (tmp_path / "src" / "main.py").write_text("print('three')\n", encoding="utf-8")
     tools = Toolbox(tmp_path)
@@ -178,6 +180,16 @@ async def test_long_output_is_cut_with_a_note(tmp_path: Path) -> None:
     answer = await text(Toolbox(tmp_path, max_output=2_000), "git_diff")
     assert len(answer) < 2_200
     assert int(answer.rpartition("[cut: ")[2].split()[0]) > 200_000
+
+
+def _sign_last_commit(folder: Path) -> None:
+    """Give the last commit a signature, which git would have checked by a program of the configuration."""
+    head, message = git(folder, "cat-file", "commit", "HEAD").split("\n\n", 1)
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----"
+    commit = folder / ".git" / "signed"
+    commit.write_text(f"{head}\n{signature}\n\n{message}", encoding="utf-8")
+    signed = git(folder, "hash-object", "-t", "commit", "-w", str(commit)).strip()
+    git(folder, "update-ref", "HEAD", signed)
 
 
 def _call(name: str, path: str | None = None) -> ToolCall:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from agenthood.runtime.tools import Toolbox
 from agenthood.runtime.tools.base import ToolError
+from agenthood.runtime.tools.files import _READ
 from agenthood.runtime.tools.listing import files_below
-from agenthood.runtime.tools.paths import Project
+from agenthood.runtime.tools.paths import _FOLDER, Project
 from agenthood.runtime.tools.search_worker import _lines
 from toolboxes import SECRET, call, error, text
 
@@ -145,6 +146,19 @@ async def test_long_walks_keep_no_folder_open(tmp_path: Path) -> None:
     assert "inside" in await text(tools, "read_file", path="sub/../" * 580 + "secret.txt")
     await error(tools, "read_file", path="sub/" + "../sub/" * 500 + "none")
     assert _descriptors() == before
+
+
+@pytest.mark.parametrize("flags", [_FOLDER, _READ])
+def test_a_link_is_never_opened(tmp_path: Path, flags: int) -> None:
+    """What became a link after it was looked at cannot be opened, be it a folder or a file."""
+    project = _layout(tmp_path, {"link": "../outside", "a": "../secret.txt"})
+    folder = os.open(project, os.O_RDONLY)
+    try:
+        for name in ("link", "a"):
+            with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+                os.close(os.open(name, flags, dir_fd=folder))
+    finally:
+        os.close(folder)
 
 
 async def test_a_folder_swapped_for_a_link_meanwhile_leads_nowhere(tmp_path: Path) -> None:

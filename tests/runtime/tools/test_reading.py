@@ -217,8 +217,9 @@ async def test_a_hopeless_expression_ends_at_the_deadline(tmp_path: Path) -> Non
 
 async def test_a_project_cannot_replace_modules_of_the_search(tmp_path: Path) -> None:
     """A file named like a standard module in the project is searched, not imported."""
-    (tmp_path / "re.py").write_text("raise SystemExit('ran')  # needle\n", encoding="utf-8")
-    assert "re.py:1" in await text(Toolbox(tmp_path), "search_text", pattern="needle")
+    for name in ("re", "json", "fnmatch", "unicodedata", "subprocess", "asyncio", "agenthood"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('ran')  # needle\n", encoding="utf-8")
+    assert "[7 lines found" in await text(Toolbox(tmp_path), "search_text", pattern="needle")
 
 
 def test_hiding_keys_is_quick_on_hostile_text() -> None:

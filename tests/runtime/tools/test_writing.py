@@ -132,13 +132,18 @@ async def test_a_file_is_written_whole(tmp_path: Path) -> None:
         ".",
         "a/",
         "fifo",
+        "keys",
+        "runs/x",
     ],
 )
 async def test_some_places_are_not_written(tmp_path: Path, path: str) -> None:
     """Nothing is written into .git, .agenthood or .env, by any spelling or link, and no pipe is opened."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "a").mkdir()
+    (tmp_path / ".agenthood" / "runs").mkdir(parents=True)
     (tmp_path / "git").symlink_to(".git")
+    (tmp_path / "keys").symlink_to(".env")
+    (tmp_path / "runs").symlink_to(".agenthood/runs")
     os.mkfifo(tmp_path / "fifo")
     before = entries(tmp_path)
     tools = Toolbox(tmp_path, allow_write=True)
@@ -218,7 +223,9 @@ async def test_long_output_is_cut_in_the_middle(tmp_path: Path) -> None:
     assert int(answer.partition("[cut: ")[2].split()[0]) == 600_000 + 11 - 1_000
 
 
-@pytest.mark.parametrize("inner", ["sleep 999", "setsid sleep 999", "sh -c 'sleep 999 & sleep 999'"])
+@pytest.mark.parametrize(
+    "inner", ["sleep 999", "setsid sleep 999", "env -i sleep 999", "sh -c 'sleep 999 & sleep 999'"]
+)
 async def test_all_that_a_command_started_is_killed(tmp_path: Path, inner: str) -> None:
     """At the time limit grandchildren end too, also those that left the group."""
     tools = Toolbox(tmp_path, allow_commands=True)
