@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
@@ -49,7 +50,17 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 MIGRATION_SECONDS = 5.0
-_OPENED = ("store", "space", "index", "long_term", "episodic", "residual", "learner", "_recaller")
+_OPENED = (
+    "store",
+    "space",
+    "index",
+    "long_term",
+    "episodic",
+    "residual",
+    "learner",
+    "_recaller",
+    "_recall_threshold",
+)
 _log = logging.getLogger("agenthood")
 
 
@@ -250,7 +261,11 @@ class AsyncHood:
             StoreError: the store could not be searched.
         """
         lowest = self._recall_threshold if threshold is None else threshold
-        return await self._recaller.recall(Query(text, limit, member, skill, kind, lowest, scoring))
+        found = await self._recaller.recall(Query(text, limit, member, skill, kind, lowest, scoring))
+        if self.migration is not None and not self.migration.complete and not found.degraded:
+            missing = f"{self.migration.remaining} lessons cannot be found by meaning yet: run agenthood migrate"
+            found = replace(found, degraded=True, reason=missing)
+        return found
 
     def session(  # noqa: PLR0913  the options of a session
         self,
@@ -359,7 +374,7 @@ class AsyncHood:
             drop_old: afterwards, if nothing remains to do, remove the pattern tables of other spaces.
             on_progress: called with (embedded, to embed) after each batch.
         """
-        report = await self._migrate(on_progress=on_progress)
+        report = self.migration = await self._migrate(on_progress=on_progress)
         if drop_old and report.complete:
             kept = {self.index.main.name, self.index.words.name}
             for collection in await self.store.collections():
@@ -406,8 +421,6 @@ class AsyncHood:
 
 async def _chosen(wanted: Embedder | str | None, settings: Settings) -> tuple[Embedder, str]:
     """The embedder to use, and why it is not the one wanted."""
-    from dataclasses import replace  # noqa: PLC0415
-
     from agenthood.embedding import LexicalEmbedder, create_embedder  # noqa: PLC0415
 
     if wanted is not None and not isinstance(wanted, str):
