@@ -9,6 +9,7 @@ see other processes' commits unless its read consistency interval is zero; every
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from agenthood.stores.filters import Filter
 
 T = TypeVar("T")
+
+_log = logging.getLogger("agenthood")
 
 _SCAN_ROWS = 4_096
 # How often an operation is begun anew after another process removed the version it stood on.
@@ -224,7 +227,10 @@ class LanceStore:
     async def _after_commit(self, collection: Collection) -> None:
         commits = self._commits[collection.name] = self._commits.get(collection.name, 0) + 1
         if commits % upkeep.COMMITS_BETWEEN_CHECKS == 1:
-            await self._on_table("compacting", collection, upkeep.compact_if_fragmented)
+            try:
+                await self._on_table("compacting", collection, upkeep.compact_if_fragmented)
+            except StoreError as exc:  # what was to be written is written
+                _log.warning("%s", exc)
 
     async def delete(self, collection: Collection, ids: Sequence[str]) -> int:
         """See `VectorStore.delete`."""

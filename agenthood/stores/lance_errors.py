@@ -12,18 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DAMAGED = (
-    "its newest manifest is damaged, as after a power cut: move the smallest-numbered file out of its "
-    "_versions folder to open the version before"
+    "a file of it is damaged, most likely its newest manifest after a power cut: move the smallest-numbered "
+    "file out of its _versions folder to open the version before"
 )
 _UNAVAILABLE = {
     "no space left": "the disk is full: free some space and try again",
     "quota exceeded": "the disk quota is used up: free some of it and try again",
     "file too large": "a file would exceed the size limit: raise it (ulimit -f) and try again",
+    # LanceDB overlooks that the last piece of a file did not fit, and stumbles over it when it reads.
+    "failed to fill whole buffer": "a file was cut short: raise its size limit (ulimit -f) or free some space",
     "permission denied": "permission denied: check who owns the directory",
     "read-only file system": "the file system is read-only: choose a directory on a writable disk",
     "too many open files": "too many open files: raise the limit (ulimit -n)",
     "invalid range 0..0": _DAMAGED,
     "file size is too small": _DAMAGED,
+    "does not have sufficient data": _DAMAGED,
     "not found": "a file of the table is missing: was the directory moved or cleaned by another program?",
     "not a directory": "the path is not a directory: choose another or move the file away",
     "file exists": "the path is not a directory: choose another or move the file away",

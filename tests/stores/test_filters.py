@@ -103,7 +103,8 @@ def test_what_filters_mean():
     row = record("id'1", "text", metadata={"type": "t", "n": 1, "none": None})
     right: list[Filter] = [
         Equals("id", "id'1"), OneOf("type", ("x", "t")), StartsWith("content", ""), StartsWith("content", "te"),
-        AtLeast("id", "id"), AllOf(()), Not(AnyOf(())), Not(Equals("absent", "")), Not(Equals("n", "1")), where(type="t"),
+        AtLeast("id", "id"), AllOf(()), Not(AnyOf(())), Not(Equals("absent", "")), Not(Equals("n", "1")),
+        where(type="t"),
     ]  # fmt: skip
     wrong: list[Filter] = [
         Equals("absent", ""), Equals("n", "1"), Equals("none", "None"), OneOf("type", ()), StartsWith("content", "ext"),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agenthood.stores.base import Record
 from agenthood.stores.filters import Equals
 from stores.backends import SHARED, TYPED, Backend, everything, fields, full, record, unit
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from agenthood.stores.base import Collection, VectorStore
+    from agenthood.stores.base import Collection, Record, VectorStore
 
 
 def secret(number: int) -> tuple[Record, list[bytes]]:

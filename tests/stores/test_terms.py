@@ -48,7 +48,11 @@ async def test_a_term_finds_exactly_its_records(store: VectorStore, backend: Bac
 
 async def test_terms_in_any_script(store: VectorStore, backend: Backend):
     """CJK, emoji, marks of query languages and very long terms are terms like any other."""
-    terms = ["登", "录", "登录", "中文", "ログイン", "😀", "👨\u200d👩\u200d👧", "a'b", 'a"b', "a\\b", "a:b", "a+b", "-a", "(a)", "a~2", "a^2", "AND", "OR", "NOT", "%", "_", "{{x}}", "w" * 5_000, "ß", "İ", "a"]  # fmt: skip
+    terms = [
+        "登", "录", "登录", "中文", "ログイン", "😀", "👨\u200d👩\u200d👧",
+        "a'b", 'a"b', "a\\b", "a:b", "a+b", "-a", "(a)", "a~2",
+        "a^2", "AND", "OR", "NOT", "%", "_", "{{x}}", "w" * 5_000, "ß", "İ", "a",
+    ]  # fmt: skip
     await store.upsert(
         TYPED, [record(f"{n:02d}", terms=f"before {term} after") for n, term in enumerate(terms)]
     )
