@@ -112,7 +112,7 @@ def _row(id_: str, content: str) -> Record:
 
 async def test_unknown_ids_are_told(tmp_path: Path) -> None:
     """What no lesson has is missing, whatever else it may be; nothing but lessons can be forgotten."""
-    async with opened(tmp_path, small()) as hood:
+    async with opened(tmp_path, HashedEmbedder()) as hood:
         receipt = await hood.learn(SECRET, score=0.9)
         key = (receipt.id or "").partition("/")[2]
         others = ["ltm:learnings/none", "nonsense", "", "ltm:learner/status", f"ltm:antipatterns/{key}",

@@ -152,8 +152,8 @@ async def test_a_success_and_a_failure_with_one_key_both_stay_indexed(tmp_path: 
     worked, failed = _colliding_kinds()
     async with opened(tmp_path) as hood:
         await hood.learner.learn(good(worked))
-        await hood.learner.learn(bad(failed))
-    async with opened(tmp_path) as hood:
+        receipt = await hood.learner.learn(bad(failed))
+        assert (receipt.id or "").endswith("~2")
         assert sorted((await hood.index.present()).values()) == sorted(
             [f"learned:dev:test:{worked}", f"antipattern:dev:test:{failed}"]
         )

@@ -124,12 +124,12 @@ async def test_ones_own_lessons_come_first(tmp_path: Path) -> None:
 async def test_both_kinds_are_shown_and_evidence_breaks_ties(tmp_path: Path) -> None:
     """A success and a failure of one text are equally near; the better supported comes first."""
     async with opened(tmp_path, small()) as hood:
-        await hood.learn_many([good("deploy on friday"), bad("deploy on friday"), bad("deploy on friday")])
+        await hood.learn_many([bad("deploy on friday"), good("deploy on friday"), good("deploy on friday")])
         found = await hood.recall("deploy on friday")
-        assert [(one.kind, one.evidence) for one in found] == [("antipattern", 2), ("learned", 1)]
+        assert [(one.kind, one.evidence) for one in found] == [("learned", 2), ("antipattern", 1)]
         assert found[0].relevance == found[1].relevance
         assert len(found[0].episodes) == 2
-        assert found[0].mean == pytest.approx(0.1)
+        assert found[1].mean == pytest.approx(0.1)
 
 
 async def test_filters_and_limits(tmp_path: Path) -> None:
@@ -169,11 +169,12 @@ async def test_what_the_index_keeps_of_a_lost_lesson_is_never_shown(tmp_path: Pa
         other = replace(lesson, text="quite another", pattern="learned:dev:test:quite another")
         await hood.store.upsert(SHARED, [lesson_record(other, at=utc_now())])
         assert len(await hood.recall("deploy on friday", threshold=0.0)) == 0
+        near = await hood.learn_many([good("Deploy on a Monday morning!")])
         again = await hood.learn_many([good("deploy on friday"), good("deploy on a monday morning")])
-        assert [receipt.status for receipt in again] == ["stored", "stored"]
+        assert [receipt.status for receipt in near + again] == ["stored", "stored", "merged"]
     async with opened(tmp_path, small()) as hood:
         texts = sorted(lesson.text for lesson in await hood.lessons())
-        assert texts == ["deploy on a monday morning", "deploy on friday", "quite another"]
+        assert texts == ["Deploy on a Monday morning!", "deploy on friday", "quite another"]
         assert {one.text for one in await hood.recall("quite another", threshold=0.99)} == {"quite another"}
 
 
