@@ -412,12 +412,11 @@ class EmbeddingIndex:
             await self._complete(found)
         return self._compared(list(found[0].values()), None if semantic is None else semantic[0], words)
 
-    async def match_terms(
+    async def search_terms(
         self, words: Sequence[str], *, fields: Mapping[str, str], limit: int
-    ) -> dict[str, list[str]]:
-        """For each term, the row ids of the patterns that hold it, at most `limit`."""
-        await self._store.ensure_collection(self.words)
-        return await self._store.match_terms(self.words, words, condition=self._typed(fields), limit=limit)
+    ) -> list[Record]:
+        """The rows of the patterns that hold at least one of the terms; at `limit`, the best by keyword."""
+        return await self._store.search_terms(self.words, words, condition=self._typed(fields), limit=limit)
 
     async def count(self, fields: Mapping[str, str]) -> int:
         """How many patterns have these metadata."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 # BM25 constants as in Robertson & Zaragoza, "The Probabilistic Relevance Framework" (2009); the usual defaults.
 K1 = 1.2
@@ -35,6 +35,11 @@ class Corpus:
         """How rare `term` is: ln(1 + (N - n + 0.5) / (n + 0.5)), positive for any n."""
         n = self.frequencies.get(term, 0)
         return math.log(1 + (max(self.records, n) - n + 0.5) / (n + 0.5))
+
+
+def frequencies(query: Sequence[str], documents: Iterable[Sequence[str]]) -> dict[str, int]:
+    """How many of `documents` hold each term of the query; each document's terms may repeat."""
+    return Counter(term for document in documents for term in set(document).intersection(query))
 
 
 def bm25(query: Sequence[str], document: Sequence[str], corpus: Corpus) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from agenthood.embedding.lexical import lexical_vectors
 from agenthood.errors import EmbeddingError, EmbeddingSpaceError, InvalidInputError
 from agenthood.formats import storable, unstorable_reason
 from agenthood.learning.lessons import lesson_from, lesson_of_row
-from agenthood.learning.ranking import Corpus, best_bm25, bm25, coverage
+from agenthood.learning.ranking import Corpus, best_bm25, bm25, coverage, frequencies
 from agenthood.records import KINDS, Kind, Lesson, Recall, RecalledLesson, Scoring
 from agenthood.stores.base import SHARED
 
@@ -26,7 +27,9 @@ RECALL_THRESHOLD = 0.7
 """Match score from which a lesson is shown: one unrelated pair in a hundred reaches it, most reworded ones do."""
 
 _LOOKED_AT = 50
-_TERM_HITS = 1_000
+# So many records that hold a term are looked at. If there are more, how many hold each term is told from these:
+# exact for rare terms, whose records rank first, and too low for common ones, which hardly count.
+_HOLDERS = 500
 _MOST_TERMS = 32
 _SCORINGS = ("calibrated", "cosine", "squared_l2")
 
@@ -105,7 +108,7 @@ class Recaller:
             StoreError: the store could not be searched.
         """
         query.check()
-        words = terms(query.text)[:_MOST_TERMS]
+        words = list(dict.fromkeys(terms(query.text)))[:_MOST_TERMS]
         vector, reason = await self._embed(query.text)
         found = await self._find(query, words, vector)
         lessons = await self._lessons(found.candidates)
@@ -132,23 +135,20 @@ class Recaller:
         return vector, ""
 
     async def _find(self, query: Query, words: Sequence[str], vector: Vector | None) -> _Found:
-        by_words, (near, *_) = await asyncio.gather(
-            self._index.match_terms(words, fields=query.fields, limit=_TERM_HITS),
-            self._index.candidates(
-                vector, lexical_vectors([query.text]), fields=query.fields, limit=_LOOKED_AT
-            ),
+        wording = lexical_vectors([query.text])
+        holders, (near, *_), records = await asyncio.gather(
+            self._index.search_terms(words, fields=query.fields, limit=_HOLDERS),
+            self._index.candidates(vector, wording, fields=query.fields, limit=_LOOKED_AT),
+            self._index.count(query.fields),
         )
-        records = await self._index.count(query.fields)
-        corpus = Corpus(records, 1.0, {term: len(ids) for term, ids in by_words.items()})
+        corpus = Corpus(records, 1.0, frequencies(words, [(row.terms or "").split(" ") for row in holders]))
         known = {candidate.record.id for candidate in near}
-        weight: dict[str, float] = {}
-        for term, ids in by_words.items():
-            for id_ in ids:
-                weight[id_] = weight.get(id_, 0.0) + corpus.idf(term)
-        best = sorted(weight, key=lambda id_: (-weight[id_], id_))[:_LOOKED_AT]
-        near += await self._index.compare(
-            [id_ for id_ in best if id_ not in known], vector, lexical_vectors([query.text])[0]
-        )
+        weights = {
+            row.id: math.fsum(map(corpus.idf, set(words) & set((row.terms or "").split(" "))))
+            for row in holders
+        }
+        best = sorted(weights, key=lambda id_: (-weights[id_], id_))[:_LOOKED_AT]
+        near += await self._index.compare([id_ for id_ in best if id_ not in known], vector, wording[0])
         lengths = [len(_terms_of(candidate)) for candidate in near]
         return _Found(near, replace(corpus, average_length=sum(lengths) / max(1, len(lengths))))
 

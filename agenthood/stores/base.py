@@ -210,6 +210,20 @@ class VectorStore(Protocol):
         """For each term, the ids of the records whose `terms` hold it, sorted, at most `limit` of them."""
         ...
 
+    async def search_terms(
+        self,
+        collection: Collection,
+        terms: Sequence[str],
+        *,
+        condition: Filter | None = None,
+        limit: int = 500,
+    ) -> list[Record]:
+        """The records whose `terms` hold at least one of these, without vectors, sorted by id.
+
+        All of them if they are fewer than `limit`; else those the backend's keyword search ranks best.
+        """
+        ...
+
     def scan(
         self, collection: Collection, *, condition: Filter | None = None, vectors: bool = False
     ) -> AsyncIterator[list[Record]]:

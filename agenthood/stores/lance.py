@@ -379,6 +379,29 @@ class LanceStore:
 
         return dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
 
+    async def search_terms(
+        self,
+        collection: Collection,
+        terms: Sequence[str],
+        *,
+        condition: Filter | None = None,
+        limit: int = 500,
+    ) -> list[Record]:
+        """See `VectorStore.search_terms`."""
+        collection = await self.ensure_collection(collection)
+        compiled = compile_filter(condition, collection) if condition else None
+        wanted = [term for term in dict.fromkeys(terms) if unstorable_reason(term) is None]
+        if limit <= 0 or not wanted:
+            return []
+
+        async def read(table: AsyncTable) -> list[Record]:
+            search = table.query().nearest_to_text(" ".join(wanted), columns=["terms"])
+            search = search.select([*columns_of(collection, vectors=False), "_score"]).limit(limit)
+            found = await (search.where(compiled) if compiled else search).to_arrow()
+            return sorted(to_records(found.drop_columns(["_score"])), key=lambda record: record.id)
+
+        return await self._on_table("searching", collection, read)
+
     # -- upkeep -----------------------------------------------------------------------------------------
 
     async def maintain(self, collection: Collection) -> dict[str, Any]:

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from lancedb.table import AsyncTable
 
 
-COMMITS_BETWEEN_CHECKS = 16
-MOST_FRAGMENTS = 48
+COMMITS_BETWEEN_CHECKS = 8
+# Compaction rewrites the table, so a large one may have more fragments before that is worth while.
+FEWEST_FRAGMENTS = 16
+MOST_FRAGMENTS = 64
+_ROWS_PER_FRAGMENT = 1_000
 KEEP_VERSIONS = timedelta(minutes=10)
 _ATTEMPTS = 5
 _UNCHANGED = " AND ".join(
@@ -62,7 +65,8 @@ async def create_scalar_indices(table: AsyncTable) -> None:
 
 async def compact_if_fragmented(table: AsyncTable) -> None:
     """Merge small fragments once there are many; a concurrent writer's conflict leaves it to the next time."""
-    if (await _fragments(table)) > MOST_FRAGMENTS:
+    bearable = min(MOST_FRAGMENTS, max(FEWEST_FRAGMENTS, await table.count_rows() // _ROWS_PER_FRAGMENT))
+    if (await _fragments(table)) > bearable:
         try:
             await table.optimize(cleanup_older_than=KEEP_VERSIONS)
         except (RuntimeError, ValueError) as exc:
