@@ -172,3 +172,26 @@ async def test_it_equals_brute_force(store: VectorStore, backend: Backend, typed
         together = await again.query(collection, queries, limit=10)
         assert [ids(hits) for hits in alone] == [ids(hits) for hits in together]
         assert await again.query(collection, queries[:0]) == []
+
+
+async def test_the_matrix_holds_what_a_search_would_look_at(
+    store: VectorStore, backend: Backend, collection: Collection
+):
+    """Ids and vectors of the matching records that have one, in the same order; none where there are none."""
+    assert (await store.matrix(collection))[1].shape == (0, 8)
+    await store.upsert(
+        collection, [*(full(number) for number in range(30)), record("none"), record("nothing")]
+    )
+    await store.upsert(collection, [full(3, vector=axis(3)), full(4, vector=None)])
+    async with backend.reopened() as again:
+        for condition, wanted in ((None, range(30)), (Equals("member", "member-1"), range(1, 30, 3))):
+            ids_, vectors = await again.matrix(collection, condition=condition)
+            expected = {full(n).id: axis(3) if n == 3 else unit(n) for n in wanted if n != 4}
+            assert vectors.dtype == np.float32
+            assert {id_: row.tolist() for id_, row in zip(ids_, vectors, strict=True)} == {
+                id_: row.tolist() for id_, row in expected.items()
+            }
+        if collection.lexical:
+            ids_, vectors = await again.matrix(collection, field="lexical")
+            assert sorted(ids_) == [full(n).id for n in range(30)]
+            assert vectors.shape == (30, LEXICAL_DIMENSION)
