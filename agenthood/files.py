@@ -34,15 +34,17 @@ def unavailable(action: str, path: str | os.PathLike[str], error: OSError) -> St
     return StoreUnavailableError(f"cannot {action} {os.fspath(path)!r}: {error.strerror or error}; {step}")
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes | str) -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes | str, *, durable: bool = True) -> None:
     """Replace the file's content; a reader sees the old content or the new, never a part of it.
 
-    The content is on the disk before the call returns. Missing parent folders are made, an existing
+    Unless `durable` is False the content is on the disk before the call returns. Missing parent folders are made, an existing
     file keeps its mode, and a link stays a link: what it points to is replaced.
 
     Args:
         path: the file to write.
         data: the whole new content; a str is written as UTF-8.
+        durable: whether to wait for the disk, some milliseconds. Without it a power cut, though no killed
+            process, may leave the old content or an empty file.
 
     Raises:
         InvalidInputError: a str with lone surrogates, which UTF-8 cannot hold.
@@ -54,11 +56,12 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | str) -> None:
     temporary = target.with_name(f"{target.name}.{secrets.token_hex(6)}{_TEMPORARY}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _write_through(temporary, content)
+        _write_through(temporary, content, durable=durable)
         if target.exists():
             temporary.chmod(target.stat().st_mode & 0o7777)
         temporary.replace(target)
-        _sync_folder(target.parent)
+        if durable:
+            _sync_folder(target.parent)
     except OSError as error:
         raise unavailable("write", path, error) from error
     finally:
@@ -125,12 +128,13 @@ def _encoded(data: bytes | str) -> bytes:
         ) from error
 
 
-def _write_through(path: Path, content: bytes) -> None:
-    """Create `path`, with the mode that the umask leaves, and wait until `content` is on the disk."""
+def _write_through(path: Path, content: bytes, *, durable: bool) -> None:
+    """Create `path`, with the mode that the umask leaves; if `durable` wait until `content` is on the disk."""
     with path.open("xb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
 from hashlib import sha256
@@ -309,9 +310,12 @@ class EmbeddingIndex:
             limit: how many by each of the two.
         """
         found: list[dict[str, Record]] = [{} for _ in words]
-        if semantic is not None and not self._lexical_only:
-            await self._search(self.main, "vector", semantic, self.condition(fields), limit, found)
-        await self._search(self.words, self._words_field, words, self._typed(fields), limit, found)
+        by_words = self._search(self.words, self._words_field, words, self._typed(fields), limit, found)
+        if semantic is None or self._lexical_only:
+            await by_words
+        else:
+            by_meaning = self._search(self.main, "vector", semantic, self.condition(fields), limit, found)
+            await asyncio.gather(by_meaning, by_words)
         if self.main is not self.words:
             await self._complete(found)
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +17,7 @@ from agenthood.learning import rules
 from agenthood.learning.batch import Batch, Embedded, Known
 from agenthood.learning.intake import Intake, take_in
 from agenthood.learning.lessons import lesson_id, lesson_of_row, lesson_record
-from agenthood.learning.tally import read_tally
+from agenthood.learning.tally import Tally, read_tally
 from agenthood.memory.residual import MAX_SIGNAL_CHARACTERS
 from agenthood.records import KINDS, EvalResult, LearnerStatus, Receipt
 from agenthood.stores.base import SHARED, Collection, Record
@@ -122,10 +123,12 @@ class EpisodeLearner:
         lasting = [intake for intake in intakes if intake.kind is not None]
         embedded = await self._embed([intake.episode for intake in lasting])
         async with self._store.exclusive():
-            known = await self._look_up(lasting, embedded)
+            known, tally = await asyncio.gather(self._look_up(lasting, embedded), read_tally(self._store))
             batch = Batch(known, embedded, self._index, threshold=self._threshold, now=self._clock())
             receipts = [batch.decide(intake) for intake in intakes]
-            unindexed = await self._write(batch, intakes)
+            for intake in intakes:
+                tally.count(intake, batch.now)
+            unindexed = await self._write(batch, tally)
         await self._reinforce(intakes)
         if not unindexed:
             return receipts
@@ -187,26 +190,28 @@ class EpisodeLearner:
         for row in rows:
             known.note_orphan(row)
 
-    async def _write(self, batch: Batch, intakes: Sequence[Intake]) -> str:
+    async def _write(self, batch: Batch, tally: Tally) -> str:
         """Write a batch; the reason why the index could not be written, or an empty string.
 
-        Episodes, lessons and status go first and in one commit: episode and evidence stand or fall together, and
-        what the index then lacks the migration fills in.
+        Episodes, lessons and status go in one commit: episode and evidence stand or fall together. What the index
+        then lacks the migration fills in, and a row of it without a lesson counts for nothing.
         """
-        tally = await read_tally(self._store)
-        for intake in intakes:
-            tally.count(intake, batch.now)
         lessons = [lesson_record(lesson, at=batch.now) for lesson in batch.changed.values()]
         rows: dict[Collection, list[Record]] = {SHARED: [*batch.episodes, *lessons, tally.record(batch.now)]}
         for collection, records in batch.index_rows().items():
             rows.setdefault(SHARED if collection.name == SHARED.name else collection, []).extend(records)
-        await self._upsert(SHARED, rows.pop(SHARED))
-        try:
-            for collection, records in rows.items():
-                await self._upsert(collection, records)
-        except StoreError as exc:
-            _log.warning("new lessons are not indexed yet: %s", exc)
-            return str(exc)
+        shared, *others = await asyncio.gather(
+            *(self._upsert(collection, records) for collection, records in rows.items()),
+            return_exceptions=True,
+        )
+        if shared is not None:
+            raise shared
+        for problem in others:
+            if isinstance(problem, StoreError):
+                _log.warning("new lessons are not indexed yet: %s", problem)
+                return str(problem)
+            if problem is not None:
+                raise problem
         return ""
 
     async def _upsert(self, collection: Collection, records: list[Record]) -> None:

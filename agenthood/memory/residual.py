@@ -257,7 +257,8 @@ class ResidualMemory:
         _log.warning("%s holds no signals (%s): moved to %s, starting empty", self._path, reason, aside)
 
     def _write(self, signals: _Signals) -> None:
-        write_atomically(self._path, _encode(signals))
+        # Hints that fade anyway are not worth waiting for the disk at every episode.
+        write_atomically(self._path, _encode(signals), durable=False)
 
 
 def _fading(since: datetime, until: datetime) -> float:
