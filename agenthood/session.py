@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from agenthood.block import contains_block, render_block
 from agenthood.errors import AgenthoodError
+from agenthood.formats import storable
 from agenthood.learning.rules import mean_score
 from agenthood.records import UNKNOWN, EvalResult, Recall, RecalledLesson, Receipt
+from agenthood.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 MAX_OUTCOME = 600
 """An outcome is kept in this many characters: enough to say how it ended, too little for a transcript."""
 DEADLINE = 10.0
+"""Seconds that the look-up may take, and as many for recording and learning together."""
+_UNCAPPED = 1 << 30
 _log = logging.getLogger("agenthood")
 
 
@@ -54,14 +59,14 @@ class AsyncSession:
 
     Neither can fail the run or hold it up beyond the deadline: without lessons `block` is empty, and what
     could not be learned is in `receipt` with its reason. An exception of the agent's own passes through; the
-    episode is recorded first.
+    episode is recorded first, also where it was cancelled. A session serves one run.
 
     Attributes:
         task: what the run is about; the text that lessons are found by and learned under.
         member: who runs.
         skill: in which skill.
         notes: outcome and scores so far.
-        lessons: the lessons shown.
+        lessons: the lessons in `block`; those found that its cap leaves no room for are not among them.
         degraded: why lessons may be missing; empty if none are.
         episode_id: the recorded episode, after the end.
         receipt: what was learned, after the end.
@@ -91,6 +96,7 @@ class AsyncSession:
         self._limit = limit
         self._max_bytes = max_bytes
         self._deadline = deadline
+        self._entered = False
 
     @property
     def block(self) -> str:
@@ -106,26 +112,38 @@ class AsyncSession:
         self.notes.outcome = outcome
 
     async def __aenter__(self) -> Self:
+        self._enter()
         await self.look_up()
         return self
+
+    def _enter(self) -> None:
+        if self._entered:
+            raise RuntimeError("a session serves one run: make another with hood.session()")
+        self._entered = True
 
     async def look_up(self) -> None:
         """Find the lessons; done on entering."""
         if self._limit > 0:
-            self.lessons = await self._softly(self._recall, ())
+            self.lessons = await self._softly(self._recall, (), self._deadline)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        from anyio import CancelScope  # noqa: PLC0415  keeps the import of this module light
+
         if error is not None and not self.notes.outcome:
             self.end(_ended_by(error))
-        await self.close()
+        # A cancelled scope of anyio would cancel every await in here again; recording has its own deadline.
+        with CancelScope(shield=True):
+            await self.close()
 
     async def close(self) -> None:
         """Record the episode, unless that was done before, and learn from its scores; done on leaving."""
+        end = asyncio.get_running_loop().time() + self._deadline
         if self.episode_id is None:
-            await self._softly(self._record, None)
-        self.receipt = await self._softly(self._learn, None)
+            self.episode_id = await self._softly(self._record, None, self._deadline)
+        left = end - asyncio.get_running_loop().time()
+        self.receipt = await self._softly(self._learn, None, left)
         if self.receipt is None:
             self.receipt = Receipt("rejected", episode_id=self.episode_id, reason=self.degraded)
 
@@ -140,15 +158,18 @@ class AsyncSession:
                 self.degraded = self.degraded or recall.reason
                 for lesson in recall:
                     found.setdefault(lesson.id, lesson)
-        return tuple(found.values())[: self._limit]
+        return self._fitting(list(found.values())[: self._limit])
 
-    async def _record(self) -> None:
+    def _fitting(self, found: list[RecalledLesson]) -> tuple[RecalledLesson, ...]:
+        """Those of the lessons that the capped block has room for."""
+        shown = set(render_block(found, max_bytes=self._max_bytes).splitlines())
+        return tuple(lesson for lesson in found if set(_items([lesson])) & shown)
+
+    async def _record(self) -> str:
         details = {"member": self.member, "skill": self.skill, "scores": dict(self.notes.scores)}
-        self.episode_id = await self._hood.episodic.record(
-            self.task, shortened(self.notes.outcome), details=details
-        )
+        return await self._hood.episodic.record(self.task, shortened(self.notes.outcome), details=details)
 
-    async def _learn(self) -> Receipt | None:
+    async def _learn(self) -> Receipt:
         result = EvalResult(
             self.task,
             self.notes.scores,
@@ -159,10 +180,10 @@ class AsyncSession:
         )
         return await self._hood.learner.learn(result)
 
-    async def _softly(self, work: Callable[[], Awaitable[T]], otherwise: T) -> T:
-        """Do `work` within the deadline; a failure is noted and logged, never raised."""
+    async def _softly(self, work: Callable[[], Awaitable[T]], otherwise: T, seconds: float) -> T:
+        """Do `work` within `seconds`; a failure is noted and logged, never raised."""
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(seconds):
                 return await work()
         except TimeoutError:
             self.degraded = f"memory took longer than {self._deadline:g} s"
@@ -170,7 +191,7 @@ class AsyncSession:
             self.degraded = str(exc)
         except Exception as exc:  # noqa: BLE001  memory serves the run: whatever breaks in it must not break the run
             _log.debug("memory failed", exc_info=True)
-            self.degraded = f"memory failed: {exc!r:.200}"
+            self.degraded = redact(f"memory failed: {exc!r:.200}")
         _log.warning("the run goes on without memory: %s", self.degraded)
         return otherwise
 
@@ -190,7 +211,13 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._call(self._session.__aexit__, kind, error, trace)
+        try:
+            self._call(self._session.__aexit__, kind, error, trace)
+        except (
+            RuntimeError
+        ) as exc:  # the store was closed inside the block: the agent's own end is what counts
+            _log.warning("the run was not learned from: %s", exc)
+            self._session.receipt = Receipt("rejected", reason=str(exc))
 
     @property
     def block(self) -> str:
@@ -230,11 +257,19 @@ def shortened(outcome: str) -> str:
     """An outcome fit to be stored: one paragraph, at most `MAX_OUTCOME` characters, no block of lessons."""
     if contains_block(outcome):
         return ""
-    flat = " ".join(outcome.split())
+    flat = " ".join(
+        redact(storable(outcome)).split()
+    )  # redacted before the cut: half a key is not recognised
     return flat if len(flat) <= MAX_OUTCOME else flat[: MAX_OUTCOME - 1] + "…"
+
+
+def _items(lessons: list[RecalledLesson]) -> list[str]:
+    """The lines of the block that are lessons."""
+    return [line for line in render_block(lessons, max_bytes=_UNCAPPED).splitlines() if line.startswith("- ")]
 
 
 def _ended_by(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
         return "interrupted"
-    return f"failed with {type(error).__name__}: {error}"
+    # Not str(error): an error whose text cannot be had must not take the place of itself.
+    return f"failed with {''.join(traceback.format_exception_only(error)).strip()}"

@@ -60,7 +60,11 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _changes_behaviour(name: str) -> bool:
-    return name.startswith("AGENTHOOD_") or name.endswith(("_API_KEY", "_PROXY")) or name == "OLLAMA_HOST"
+    return (
+        name.startswith("AGENTHOOD_")
+        or name.endswith(("_API_KEY", "_BASE_URL", "_PROXY"))
+        or name == "OLLAMA_HOST"
+    )
 
 
 @pytest.fixture(scope="session")

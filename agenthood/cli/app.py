@@ -8,9 +8,11 @@ import click
 
 from agenthood.cli.completion import completion
 from agenthood.cli.doctor import doctor
+from agenthood.cli.feedback import feedback
 from agenthood.cli.learn import learn
+from agenthood.cli.members import members
 from agenthood.cli.recall import lessons, recall
-from agenthood.cli.run import feedback, members, run
+from agenthood.cli.run import run
 from agenthood.cli.session import common_options
 from agenthood.cli.store import forget, maintain, migrate, status
 from agenthood.cli.transfer import export, import_

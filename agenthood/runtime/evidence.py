@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agenthood.errors import InvalidInputError
+from agenthood.formats import unstorable_reason
 from agenthood.learning.rules import mean_score
 from agenthood.redaction import redact
 from agenthood.runtime.processes import run
@@ -18,6 +19,8 @@ Source: TypeAlias = Literal["check", "given", "judge", "feedback"]
 
 CHECK_SECONDS = 300.0
 _TAIL = 400
+_DETAIL = 200
+_KEPT = 16 * _TAIL  # of the output before redaction, so that no secret begins before it
 # What a shell answers when a command cannot be run or is not found: a mistake in the check, not evidence.
 _NOT_RUN = (126, 127)
 
@@ -48,12 +51,14 @@ class Outcome:
     """How a check command ended.
 
     Attributes:
-        status: exit status; None if it was stopped at the time limit.
-        tail: the end of its output, redacted.
+        status: exit status, negative for a signal; None if it was stopped at the time limit, or never began.
+        tail: the end of its output, redacted; where it never began, why.
+        began: whether there was anything to run.
     """
 
     status: int | None
     tail: str
+    began: bool = True
 
     @property
     def passed(self) -> bool:
@@ -63,12 +68,19 @@ class Outcome:
     @property
     def ran(self) -> bool:
         """Whether it could be run at all."""
-        return self.status not in _NOT_RUN
+        return self.began and self.status not in _NOT_RUN
 
 
 async def run_check(command: str, project: Path, *, seconds: float = CHECK_SECONDS) -> Outcome:
-    """Run `command` in a shell in `project`; when it ends or runs out of time, all it started is killed."""
-    finished = await run(command, cwd=project, seconds=seconds, head=0, tail=4 * _TAIL)
+    """Run `command` in a shell in `project`; when it ends or runs out of time, all it started is killed.
+
+    It gets the environment as it is, keys included: it is the user's own command. Never raises for one that
+    cannot be run.
+    """
+    try:
+        finished = await run(command, cwd=project, seconds=seconds, head=0, tail=_KEPT)
+    except (OSError, ValueError) as exc:  # the project has gone, no process is to be had, NUL in the command
+        return Outcome(None, redact(str(exc))[-_TAIL:], began=False)
     return Outcome(finished.status, _text(finished.tail))
 
 
@@ -86,19 +98,20 @@ def check_score(command: str, after: Outcome, before: Outcome | None = None) -> 
     """
     name = f"check: {redact(command)}"
     if not after.ran:
-        return Score(
-            name, None, "check", f"could not be run (exit status {after.status}): {after.tail[-200:]}"
-        )
-    told = (
-        "passed"
-        if after.passed
-        else ("ran out of time" if after.status is None else f"exit status {after.status}")
-    )
-    if before is not None:
-        told += ", passed before" if before.passed else ", failed before"
+        status = f" (exit status {after.status})" if after.began else ""
+        return Score(name, None, "check", f"could not be run{status}: {after.tail[-_DETAIL:]}".rstrip(": "))
+    how = _ended(after)
+    if before is not None and before.ran:
+        how += ", passed before" if before.passed else ", failed before"
     if not after.passed and after.tail:
-        told += f": {after.tail[-200:]}"
-    return Score(name, 1.0 if after.passed else 0.0, "check", told)
+        how += f": {after.tail[-_DETAIL:]}"
+    return Score(name, 1.0 if after.passed else 0.0, "check", how)
+
+
+def _ended(outcome: Outcome) -> str:
+    if outcome.status is None:
+        return "ran out of time"
+    return "passed" if outcome.passed else f"exit status {outcome.status}"
 
 
 def parse_scores(given: Sequence[str]) -> list[Score]:
@@ -107,18 +120,39 @@ def parse_scores(given: Sequence[str]) -> list[Score]:
     Raises:
         InvalidInputError: one is not of that form, or no finite number in [0, 1].
     """
-    scores = []
+    scores: dict[str, Score] = {}
     for text in given:
         name, separator, value = text.rpartition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            number = float("nan")
-        if not separator or not name.strip():
-            raise InvalidInputError(f"score {text!r:.80} is not of the form NAME=0.9")
-        mean_score({name: number})
-        scores.append(Score(redact(name.strip()), number, "given"))
-    return scores
+        name = redact(name.strip())
+        if not separator or not name or unstorable_reason(text):
+            raise InvalidInputError(f"score {redact(text)!r:.80} is not of the form NAME=0.9")
+        if name in scores:
+            raise InvalidInputError(f"score {name!r:.80} is given twice: give each name once")
+        scores[name] = Score(name, _number(name, value), "given")
+    return list(scores.values())
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise InvalidInputError(
+            f"score {name!r:.80} is {redact(value)!r:.80}: give it as NAME=0.9, from 0 to 1"
+        ) from None
+    mean_score({name: number})
+    return number
+
+
+def by_name(scores: Sequence[Score]) -> dict[str, float]:
+    """The scores that have a value, to learn from; of several with one name each counts."""
+    named: dict[str, float] = {}
+    for score in scores:
+        if score.value is not None:
+            name, number = score.name, 2
+            while name in named:
+                name, number = f"{score.name} ({number})", number + 1
+            named[name] = score.value
+    return named
 
 
 def told(scores: Sequence[Score]) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from agenthood.errors import ProviderError
-from agenthood.formats import dumps
-from agenthood.runtime.chat.base import MAX_TOKENS, Message, ToolCall, Usage
+from agenthood.errors import AgenthoodError, InvalidInputError
+from agenthood.formats import dumps, storable
+from agenthood.redaction import redact
+from agenthood.runtime.chat.base import Message, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +24,13 @@ Ending: TypeAlias = Literal[
     "done", "steps", "tokens", "seconds", "repeated", "refused", "length", "failed", "interrupted"
 ]
 
+REPLY_TOKENS = 16_000
+"""Room for one reply; what a model thinks before it answers counts too."""
+_MAX_NAME = 64
+_MAX_TRACE = 100
+_TRACED = 400
+_log = logging.getLogger("agenthood")
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -29,17 +38,17 @@ class Limits:
 
     Attributes:
         steps: replies of the model.
-        tokens: input and output tokens in all.
+        tokens: input and output tokens in all; looked at after each reply.
         seconds: wall time.
         repeats: identical tool calls in a row; one more ends the run.
-        reply_tokens: tokens per reply.
+        reply_tokens: tokens per reply, thinking included.
     """
 
     steps: int = 25
     tokens: int = 300_000
     seconds: float = 900.0
     repeats: int = 3
-    reply_tokens: int = MAX_TOKENS
+    reply_tokens: int = REPLY_TOKENS
 
 
 class ToolResult(Protocol):
@@ -78,9 +87,10 @@ class Progress:
         ending: why it ended; None while it runs.
         reason: what a person should know about the ending; empty if it is done.
         steps: replies so far.
-        usage: tokens so far.
+        spent: model -> tokens so far; a failover makes it several.
         tools: tool -> calls so far.
         tool_errors: calls that failed.
+        trace: a line for each of the latest calls and its result: what the agent did and saw.
         provider: who answered last.
         model: which model.
         started: monotonic time of the start, in seconds.
@@ -90,9 +100,10 @@ class Progress:
     ending: Ending | None = None
     reason: str = ""
     steps: int = 0
-    usage: Usage = field(default_factory=Usage)
+    spent: dict[str, Usage] = field(default_factory=dict)
     tools: Counter[str] = field(default_factory=Counter)
     tool_errors: int = 0
+    trace: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_TRACE))
     provider: str = ""
     model: str = ""
     started: float = field(default_factory=time.monotonic)
@@ -101,6 +112,19 @@ class Progress:
         """Note why the run ended, the first reason only."""
         if self.ending is None:
             self.ending, self.reason = ending, reason
+
+    def break_off(self, ending: Ending, reason: str) -> None:
+        """Note that something from outside ended the run, whatever had ended it before."""
+        self.ending, self.reason = ending, reason
+
+    def spend(self, model: str, usage: Usage) -> None:
+        """Add the tokens of a reply of `model`."""
+        self.spent[model] = self.spent.get(model, Usage()) + usage
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all models so far."""
+        return sum(self.spent.values(), Usage())
 
     @property
     def seconds(self) -> float:
@@ -144,15 +168,19 @@ async def run_loop(  # noqa: PLR0913  the parts of one run
         asyncio.CancelledError: it was interrupted; `progress` says so.
     """
     loop = _Loop(model, tools, prompt, limits, progress, listener or Listener())
+    scope = asyncio.timeout(limits.seconds)
     try:
-        async with asyncio.timeout(limits.seconds):
+        async with scope:
             await loop.run()
-    except TimeoutError:
+    except TimeoutError as exc:
+        if not scope.expired():  # one from within says nothing about the limit
+            progress.end("failed", f"failed with {exc!r:.200}")
+            raise
         progress.end("seconds", f"stopped after {limits.seconds:g} s")
-    except ProviderError as exc:
+    except AgenthoodError as exc:  # the provider's failure, or an SDK that is not installed
         progress.end("failed", str(exc))
     except asyncio.CancelledError:
-        progress.end("interrupted", "interrupted")
+        progress.break_off("interrupted", "interrupted")
         raise
 
 
@@ -195,7 +223,7 @@ class _Loop:
         )
         progress = self._progress
         progress.steps += 1
-        progress.usage += reply.usage
+        progress.spend(reply.model, reply.usage)
         progress.provider, progress.model = reply.provider, reply.model
         progress.text = reply.text or progress.text
         return reply
@@ -224,16 +252,20 @@ class _Loop:
                 return
             if self._listener.tool is not None:
                 self._listener.tool(call)
-            self._progress.tools[call.name] += 1
-            self._messages.append(await self._call(call))
+            self._progress.tools[call.name[:_MAX_NAME]] += 1
+            answer = await self._call(call)
+            self._progress.tool_errors += answer.is_error
+            self._progress.trace.append(_traced(call, answer))
+            self._messages.append(answer)
 
     def _repeats(self, call: ToolCall) -> bool:
-        wanted = dumps([call.name, dict(call.arguments), call.error])
+        wanted = _wanted(call)
         self._in_a_row = self._in_a_row + 1 if wanted == self._last_call else 1
         self._last_call = wanted
         if self._in_a_row > self._limits.repeats:
+            name = call.name[:_MAX_NAME]
             self._progress.end(
-                "repeated", f"{call.name} was called {self._in_a_row} times in a row with the same input"
+                "repeated", f"{name} was called {self._in_a_row} times in a row with the same input"
             )
             return True
         return False
@@ -241,8 +273,24 @@ class _Loop:
     async def _call(self, call: ToolCall) -> Message:
         answer = Message("tool", "", tool_call_id=call.id)
         if call.error is not None:
-            self._progress.tool_errors += 1
             return replace(answer, text=call.error, is_error=True)
-        result = await self._tools.call(call)
-        self._progress.tool_errors += result.is_error
-        return replace(answer, text=result.text, is_error=result.is_error)
+        try:
+            result = await self._tools.call(call)
+        except Exception as exc:  # noqa: BLE001  a fault of one tool is for the model to get round, not the run's end
+            _log.debug("tool %.80r failed", call.name, exc_info=True)
+            return replace(answer, text=redact(f"the tool failed: {exc!r:.200}"), is_error=True)
+        # No encoder takes lone surrogates, wherever a tool found them.
+        return replace(answer, text=storable(result.text), is_error=result.is_error)
+
+
+def _wanted(call: ToolCall) -> str:
+    """What a call asks for, to compare it with others."""
+    try:
+        return dumps([call.name, dict(call.arguments), call.error])
+    except InvalidInputError:  # arguments that JSON has no form for, such as NaN
+        return repr((call.name, call.arguments, call.error))
+
+
+def _traced(call: ToolCall, answer: Message) -> str:
+    how = "failed: " if answer.is_error else ""
+    return f"{call.name[:_MAX_NAME]} {_wanted(call)[:_TRACED]} -> {how}{answer.text[:_TRACED]}"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agenthood.errors import InvalidInputError
+from agenthood.errors import AgenthoodError, InvalidInputError
 from agenthood.files import write_atomically
 from agenthood.formats import base36, utc_now
 from agenthood.redaction import redact_json
 
 FOLDER = "runs"
+RUNNING = "running"
+_log = logging.getLogger("agenthood")
 
 
 @dataclass(slots=True)
@@ -26,15 +31,17 @@ class Run:
         member: who ran.
         skill: in which skill.
         task: what was to be done.
-        status: `running`, then how it ended: `done`, `interrupted`, `failed`, or the limit that was reached.
-        outcome: how it ended, in words.
+        status: `running`, then how it ended: `done`, `interrupted`, `failed`, `refused`, `length` (a reply cut
+            off), or the limit that was reached: `steps`, `tokens`, `seconds`, `repeated`.
+        reason: why it ended that way; empty if it is done.
+        outcome: how it ended, in words, with the scores: what is stored with the episode.
         answer: the agent's last answer.
         provider: who answered last.
         model: which model.
-        input_tokens: of all replies.
-        output_tokens: of all replies.
-        cost: in US dollars; None if the model's price is not known.
-        seconds: wall time.
+        input_tokens: of all replies, those of the judge included.
+        output_tokens: the same.
+        cost: in US dollars; None if the price of a model that replied is not known.
+        seconds: wall time, checks included.
         steps: replies of the model.
         tools: tool -> calls.
         tool_errors: calls that failed.
@@ -50,7 +57,8 @@ class Run:
     member: str
     skill: str
     task: str
-    status: str = "running"
+    status: str = RUNNING
+    reason: str = ""
     outcome: str = ""
     answer: str = ""
     provider: str = ""
@@ -93,33 +101,72 @@ def save_run(home: Path, run: Run) -> Path:
     return path
 
 
+def save_softly(home: Path, run: Run) -> None:
+    """Same as `save_run`, but a failure is a warning and a note of the run: it must not end the run."""
+    try:
+        save_run(home, run)
+    except (AgenthoodError, OSError) as exc:
+        _log.warning("the run is not recorded in a file: %s", exc)
+        if str(exc) not in run.notes:
+            run.notes.append(str(exc))
+
+
+@contextmanager
+def recorded(home: Path, run: Run) -> Iterator[Run]:
+    """Keep the file of `run`: there from the start, and never left as `running` by an exception."""
+    save_softly(home, run)
+    try:
+        yield run
+    except BaseException as error:
+        if run.status == RUNNING:
+            interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+            run.status = "interrupted" if interrupted else "failed"
+            run.reason = run.reason or ("interrupted" if interrupted else f"{type(error).__name__}: {error}")
+            save_softly(home, run)
+        raise
+
+
 def load_run(home: Path, run_id: str) -> Run:
     """The run with this id, or the only one whose id starts with it.
 
     Raises:
         InvalidInputError: there is none, there are several, or its file cannot be read.
     """
-    found = (
-        sorted(path for path in (home / FOLDER).glob("*.json") if path.stem.startswith(run_id))
-        if run_id
-        else []
-    )
-    exact = [path for path in found if path.stem == run_id]
-    if len(exact or found) != 1:
-        problem = "no run has" if not found else f"{len(found)} runs have"
-        raise InvalidInputError(
-            f"{problem} an id that starts with {run_id!r:.80}: see {str(home / FOLDER)!r}"
-        )
-    return _read(*(exact or found))
+    folder = home / FOLDER
+    paths = sorted(folder.glob("*.json")) if run_id else []
+    found = [path for path in paths if path.stem == run_id] or [
+        path for path in paths if path.stem.startswith(run_id)
+    ]
+    if len(found) != 1:
+        problem = f"{len(found)} runs have" if found else "no run has"
+        latest = ", ".join(path.stem for path in (found or paths)[-3:])
+        hint = f"such as {latest}" if latest else f"there are none in {str(folder)!r}"
+        raise InvalidInputError(f"{problem} an id that starts with {run_id!r:.80}: give one, {hint}")
+    return _read(found[0])
 
 
 def _read(path: Path) -> Run:
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
-        known = {name: body[name] for name in Run.__dataclass_fields__ if name in body}
-        return Run(**known)
-    except (ValueError, TypeError, OSError) as exc:
-        raise InvalidInputError(f"run file {str(path)!r} cannot be read: {exc}") from exc
+        run = Run(**{name: body[name] for name in Run.__dataclass_fields__ if name in body})
+        _check(run)
+    except (ValueError, TypeError, OSError, RecursionError) as exc:
+        raise InvalidInputError(
+            f"run file {str(path)!r} cannot be read ({exc}): move it away, or give another run"
+        ) from exc
+    return run
+
+
+def _check(run: Run) -> None:
+    """Make sure of what is worked with; a file may have been edited."""
+    for name in ("id", "member", "skill", "task", "outcome"):
+        if not isinstance(getattr(run, name), str):
+            raise TypeError(f"{name} is no text")
+    for name in ("scores", "receipts"):
+        if not isinstance(getattr(run, name), list):
+            raise TypeError(f"{name} is no list")
+    if run.episode_id is not None and not isinstance(run.episode_id, str):
+        raise TypeError("episode_id is no text")
 
 
 def lesson_line(lesson: Mapping[str, Any]) -> dict[str, Any]:
