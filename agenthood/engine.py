@@ -263,7 +263,9 @@ class AsyncHood:
         lowest = self._recall_threshold if threshold is None else threshold
         found = await self._recaller.recall(Query(text, limit, member, skill, kind, lowest, scoring))
         if self.migration is not None and not self.migration.complete and not found.degraded:
-            missing = f"{self.migration.remaining} lessons cannot be found by meaning yet: run agenthood migrate"
+            missing = (
+                f"{self.migration.remaining} lessons cannot be found by meaning yet: run agenthood migrate"
+            )
             found = replace(found, degraded=True, reason=missing)
         return found
 
@@ -397,7 +399,7 @@ class AsyncHood:
         """Finish the index, compact every collection, and remove versions older than ten minutes."""
         migrated = None
         if not await migration.is_current(self.store, self.index):
-            migrated = await self._migrate()
+            migrated = self.migration = await self._migrate()
         self.residual.decay()
         done = {
             collection.name: await self.store.maintain(collection)
@@ -421,17 +423,20 @@ class AsyncHood:
 
 async def _chosen(wanted: Embedder | str | None, settings: Settings) -> tuple[Embedder, str]:
     """The embedder to use, and why it is not the one wanted."""
-    from agenthood.embedding import LexicalEmbedder, create_embedder  # noqa: PLC0415
+    from agenthood.embedding import BundledEmbedder, LexicalEmbedder, create_embedder  # noqa: PLC0415
 
     if wanted is not None and not isinstance(wanted, str):
         return wanted, ""
     chosen = settings.embedder if wanted is None else replace(settings.embedder, kind=wanted)
     try:
-        return await create_embedder(chosen), ""
+        embedder = await create_embedder(chosen)
+        if isinstance(embedder, BundledEmbedder):
+            embedder.check_installed()
     except EmbeddingError as exc:
         reason = f"wording is compared instead of meaning: {exc}"
         _log.warning("%s", reason)
         return LexicalEmbedder(), reason
+    return embedder, ""
 
 
 def open_async(

@@ -37,7 +37,7 @@ def unavailable(action: str, path: str | os.PathLike[str], error: OSError) -> St
 def write_atomically(path: str | os.PathLike[str], data: bytes | str, *, durable: bool = True) -> None:
     """Replace the file's content; a reader sees the old content or the new, never a part of it.
 
-    Unless `durable` is False the content is on the disk before the call returns. Missing parent folders are made, an existing
+    Unless `durable` is False the content is on the disk before the call returns. Missing parents are made, an existing
     file keeps its mode, and a link stays a link: what it points to is replaced.
 
     Args:

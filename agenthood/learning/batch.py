@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import InvalidInputError
-from agenthood.formats import iso, storable
+from agenthood.formats import iso, new_episode_id, storable
 from agenthood.learning import rules
 from agenthood.learning.index import Candidate, EmbeddingIndex, IndexEntry
 from agenthood.learning.lessons import lesson_from, lesson_id, lesson_of_row
@@ -119,33 +119,40 @@ class Batch:
 
     def decide(self, intake: Intake) -> Receipt:
         """Record the episode and merge it into a lesson, make one of it, or learn nothing from it."""
-        episode_id, seen = self._episode(intake)
+        at = intake.at or self.now
+        episode_id = intake.episode_id or new_episode_id(at)
         receipt = Receipt("skipped", score=intake.mean, kind=intake.kind, episode_id=episode_id)
+        try:
+            receipt = self._judge(receipt, intake, iso(at))
+        except InvalidInputError as exc:
+            return Receipt("rejected", score=intake.mean, kind=intake.kind, reason=str(exc))
+        if intake.episode_id is None:
+            self.episodes.append(self._episode(episode_id, intake, at, receipt.id))
+        return receipt
+
+    def _judge(self, receipt: Receipt, intake: Intake, seen: str) -> Receipt:
         if intake.kind is None:
             reason = f"a mean score of {intake.mean:g} is neither a success nor a failure: nothing learned"
             return replace(receipt, reason=reason)
         position, self._next = self._next, self._next + 1
         keys = rules.candidate_keys(intake.pattern)
-        try:
-            id_, exact = self._exact(intake, keys)
-        except InvalidInputError as exc:
-            if intake.episode_id is None:
-                self.episodes.pop()
-            return Receipt("rejected", score=intake.mean, kind=intake.kind, reason=str(exc))
+        id_, exact = self._exact(intake, keys)
         matched, similarity = (id_, 1.0) if exact else self._best(position, intake, keys)
         if matched is not None:
             return self._merge(replace(receipt, id=matched, similarity=similarity), intake, seen)
         return self._store(replace(receipt, id=id_), intake, position, seen)
 
-    def _episode(self, intake: Intake) -> tuple[str, str]:
-        """The id and time of the episode, recorded now unless it was before."""
-        at = intake.at or self.now
-        if intake.episode_id is not None:
-            return intake.episode_id, iso(at)
-        details = {"member": intake.member, "skill": intake.skill, "scores": dict(intake.scores)}
-        record = episode_record(intake.episode, intake.outcome, at=at, recorded=self.now, details=details)
-        self.episodes.append(record)
-        return record.id, iso(at)
+    def _episode(self, id_: str, intake: Intake, at: datetime, lesson: str | None) -> Record:
+        details: dict[str, Any] = {
+            "member": intake.member,
+            "skill": intake.skill,
+            "scores": dict(intake.scores),
+        }
+        if lesson is not None:
+            details["lesson"] = lesson
+        return episode_record(
+            intake.episode, intake.outcome, id_=id_, at=at, recorded=self.now, details=details
+        )
 
     def _exact(self, intake: Intake, keys: tuple[str, ...]) -> tuple[str, bool]:
         assert intake.kind is not None  # noqa: S101  for the type checker

@@ -117,13 +117,14 @@ async def _mark_rows(store: VectorStore, doomed: _Doomed) -> set[str]:
 
 async def _mark_episodes(store: VectorStore, doomed: _Doomed, others: set[str]) -> None:
     cited = {id_ for lesson in doomed.lessons.values() for id_ in lesson.episodes}
-    # Whose an uncited episode is only its text tells; where another lesson has the same, it may be that one's.
+    # Whose an episode is that names no lesson only its text tells; another lesson with the same may have it.
     texts = {lesson.text for lesson in doomed.lessons.values()} - others
     async for batch in store.scan(SHARED, condition=StartsWith("id", EPISODE)):
         for row in batch:
-            text = episode_from(row).episode
-            if row.id in cited or text in texts:
-                doomed.episodes[row.id] = text
+            episode = episode_from(row)
+            named = episode.details.get("lesson")
+            if row.id in cited or named in doomed.lessons or (named is None and episode.episode in texts):
+                doomed.episodes[row.id] = episode.episode
 
 
 async def _pattern_rows(store: VectorStore, collection: Collection, doomed: _Doomed) -> list[str]:

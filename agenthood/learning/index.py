@@ -50,6 +50,7 @@ class IndexEntry:
         skill: in which skill.
         episode: the bare episode text.
         pattern: the whole pattern text.
+        mean: mean score in [0, 1], kept in the row only if no long-term row has it.
     """
 
     key: str
@@ -59,6 +60,7 @@ class IndexEntry:
     skill: str
     episode: str
     pattern: str
+    mean: float = 1.0
 
     @property
     def text(self) -> str:
@@ -69,7 +71,9 @@ class IndexEntry:
     def of(cls, lesson: Lesson, *, key: str | None = None, orphan: bool = False) -> IndexEntry:
         """The entry of a lesson, under its own key or another; `orphan` if it has no long-term row."""
         key, id_ = key or lesson_key(lesson.id), None if orphan else lesson.id
-        return cls(key, id_, lesson.kind, lesson.member, lesson.skill, lesson.text, lesson.pattern)
+        return cls(
+            key, id_, lesson.kind, lesson.member, lesson.skill, lesson.text, lesson.pattern, lesson.mean
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +203,7 @@ class EmbeddingIndex:
 
     def _row(self, entry: IndexEntry, space: str, vector: Vector | None, word: Vector | None) -> Record:
         # The order of the keys is part of the stored format: equal rows have equal metadata text.
-        metadata = {
+        metadata: dict[str, str | float] = {
             "type": PATTERN_TYPE,
             "kind": entry.kind,
             "member": storable(entry.member),
@@ -208,6 +212,8 @@ class EmbeddingIndex:
         }
         if entry.lesson is not None:
             metadata["lesson"] = storable(entry.lesson)
+        else:
+            metadata["mean"] = entry.mean
         return Record(
             id=PATTERN + storable(entry.key),
             content=storable(entry.pattern),

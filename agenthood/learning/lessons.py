@@ -76,7 +76,7 @@ def lesson_from(record: Record) -> Lesson | None:
         pattern=pattern,
         member=member or found_member,
         skill=skill or found_skill,
-        mean=_mean(body, kind),
+        mean=_mean(body or record.metadata, kind),
         evidence=_evidence(body.get("evidence")),
         episodes=tuple(e for e in _list(body.get("episodes")) if isinstance(e, str)),
         first_seen=_text(body.get("firstSeen")) or seen,

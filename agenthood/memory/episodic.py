@@ -41,13 +41,19 @@ class Episode:
         return asdict(self)
 
 
-def episode_record(
-    episode: str, outcome: str, *, at: datetime, recorded: datetime, details: Mapping[str, Any] | None = None
+def episode_record(  # noqa: PLR0913  the parts of an episode
+    episode: str,
+    outcome: str,
+    *,
+    at: datetime,
+    recorded: datetime,
+    id_: str | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> Record:
-    """The row of an episode, with a fresh id; secrets are the caller's to redact."""
+    """The row of an episode, under a fresh id unless it has one; secrets are the caller's to redact."""
     body = {"episode": episode, "outcome": outcome, "timestamp": iso(at)}
     return Record(
-        id=new_episode_id(at),
+        id=id_ or new_episode_id(at),
         content=dumps(body | dict(details or {})),
         metadata={"type": "episodic", "recordedAt": iso(recorded)},
         created_at=iso(at),

@@ -69,6 +69,7 @@ class LanceStore:
         self._tables: dict[str, AsyncTable] = {}
         self._shapes: dict[str, Collection] = {}
         self._opening = asyncio.Lock()
+        self._ensuring = asyncio.Lock()
         self._commits: dict[str, int] = {}
         self._old_rows: dict[str, tuple[int, str]] = {}
 
@@ -76,8 +77,13 @@ class LanceStore:
 
     async def ensure_collection(self, collection: Collection) -> Collection:
         """See `VectorStore.ensure_collection`."""
-        if (known := self._shapes.get(collection.name)) is not None:
-            return _fitting(collection, known)
+        # Tasks that hold the write lock together may get here at once; only one of them creates.
+        async with self._ensuring:
+            if (known := self._shapes.get(collection.name)) is not None:
+                return _fitting(collection, known)
+            return await self._ensure(collection)
+
+    async def _ensure(self, collection: Collection) -> Collection:
         with translated(f"opening {collection.name!r} in {str(self.path)!r}"):
             table = await self._open_table(collection.name)
             if table is None:

@@ -119,8 +119,7 @@ async def purge(table: AsyncTable, ids: Sequence[str], folder: Path, *, typed: b
         await create_scalar_indices(table)
     # A commit names the ids it deleted, and the latest one is kept: make that one that names none.
     await table.delete("false")
-    for _ in range(2):  # the first commit's own transaction file is only old at the second
-        await _optimize(table, timedelta(0))
+    await _optimize(table, timedelta(0))
     return removed
 
 

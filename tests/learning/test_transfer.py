@@ -139,7 +139,7 @@ async def test_an_old_state_of_a_grown_lesson_adds_nothing(tmp_path: Path) -> No
     """Where so much came since that no cited episode is left in common, it is still known for the same lesson."""
     async with opened(tmp_path) as hood:
         await hood.learn_many([good("fixed the login")] * 5)
-        old = [line for line in await _exported(hood) if '"lesson"' in line]
+        old = [line for line in await _exported(hood) if line.startswith('{"type":"lesson"')]
         await hood.learn_many([good("fixed the login")] * MAX_CITED)
         done = await hood.import_(old)
         assert (done.merged, done.skipped) == (0, 1)
