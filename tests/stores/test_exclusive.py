@@ -66,6 +66,22 @@ def test_threads_enter_one_by_one(backend: Backend, one_store: bool):
     assert (counter.number, counter.most) == (24, 1)
 
 
+async def test_a_thread_started_inside_is_no_holder(store: VectorStore):
+    """A thread inherits the context of the task that starts it, but not its hold on the lock."""
+    order: list[str] = []
+
+    async def inside() -> None:
+        async with store.exclusive():
+            order.append("thread")
+
+    async with store.exclusive():
+        running = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(inside())))
+        await asyncio.sleep(0.2)
+        order.append("holder")
+    await running
+    assert order == ["holder", "thread"]
+
+
 async def test_processes_enter_one_by_one(store: VectorStore, backend: Backend, tmp_path: Path):
     """Two processes and this one, adding to a number in a file, lose no count."""
     file = tmp_path / "number"

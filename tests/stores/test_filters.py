@@ -112,3 +112,32 @@ def test_what_filters_mean():
     ]  # fmt: skip
     assert [matches(row, condition) for condition in right] == [True] * len(right)
     assert [matches(row, condition) for condition in wrong] == [False] * len(wrong)
+
+
+async def test_prefixes_end_where_they_should(store: VectorStore, collection: Collection):
+    """Neighbours in the order of code points are told apart, also at the gaps and the end of Unicode."""
+    stems = (
+        "",
+        "a",
+        "ab",
+        "a\ud7ff",
+        "a\ue000",
+        "\U0010ffff",
+        "a\U0010ffff",
+        "a\U0010ffff\U0010ffff",
+        "é",
+        "A",
+        "%",
+        "_",
+    )
+    ids = [
+        stem + end
+        for stem in stems
+        for end in ("", "!", "z", "\ud7ff", "\ue000", "\U0010ffff", "é", "%")
+        if stem + end
+    ]
+    rows = [record(id_) for id_ in dict.fromkeys((*ids, "b", "ac", "`", "B", "ê"))]
+    await store.upsert(collection, rows)
+    for prefix in dict.fromkeys((*stems, *ids)):
+        expected = {row.id for row in rows if row.id.startswith(prefix)}
+        assert await store.ids(collection, condition=StartsWith("id", prefix)) == expected, prefix

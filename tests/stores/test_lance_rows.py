@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import lancedb
 import pyarrow as pa
 import pytest
+from lancedb.index import BTree
 
 from agenthood.formats import INDEX_VERSION_KEY
 from agenthood.stores.filters import AllOf, AtLeast, Equals, Not, StartsWith, where
@@ -204,18 +206,28 @@ async def test_other_tables_are_none_of_ours(tmp_path: Path):
         assert (await store.health()).ok
 
 
-async def test_a_table_made_by_another_program_gets_its_key(tmp_path: Path):
-    """On a table made without a key concurrent upserts of a new id still leave one row."""
+@pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed ids"])
+def test_a_table_made_by_another_program_gets_its_key(tmp_path: Path, indexed: bool):
+    """On a table made without a key, with or without an index on the ids, upserts of the same new ids leave one row."""
     folder = tmp_path / "memory"
     add(folder, [row("old", "x", CREATED)])
-    async with opened(folder) as one, opened(folder) as two:
-        await one.ensure_collection(SHARED)
-        await two.ensure_collection(SHARED)
-        for number in range(15):
-            await asyncio.gather(
-                *(store.upsert(SHARED, [record(f"new {number}")]) for store in (one, two, one, two))
-            )
-    assert len(raw(folder)) == 16
+    if indexed:
+        lancedb.connect(folder).open_table("vectors").create_index("id", config=BTree())
+    together = threading.Barrier(4)
+
+    async def write() -> None:
+        async with opened(folder) as store:
+            await store.ensure_collection(SHARED)
+            for number in range(12):
+                together.wait()  # threads of their own, so that nobody waits for whom they hold up
+                await store.upsert(SHARED, [record(f"new {number}")])
+
+    threads = [threading.Thread(target=lambda: asyncio.run(write())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(r["id"] for r in raw(folder)) == sorted(["old", *(f"new {number}" for number in range(12))])
 
 
 async def test_a_collection_whose_making_was_cut_short_is_completed(tmp_path: Path):
