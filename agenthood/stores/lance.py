@@ -77,17 +77,12 @@ class LanceStore:
 
     async def ensure_collection(self, collection: Collection) -> Collection:
         """See `VectorStore.ensure_collection`."""
-        # Tasks that hold the write lock together may get here at once; only one of them creates.
-        async with self._ensuring:
-            if (known := self._shapes.get(collection.name)) is not None:
-                return _fitting(collection, known)
-            return await self._ensure(collection)
-
-    async def _ensure(self, collection: Collection) -> Collection:
+        if (known := self._shapes.get(collection.name)) is not None:
+            return _fitting(collection, known)
         with translated(f"opening {collection.name!r} in {str(self.path)!r}"):
             table = await self._open_table(collection.name)
             if table is None:
-                async with self.exclusive():
+                async with self._making():
                     table = await self._open_table(collection.name) or await self._create(collection)
             found = _fitting(collection, collection_of(collection.name, await table.schema()))
             await self._complete(found, table)
@@ -141,6 +136,13 @@ class LanceStore:
                 return None
             raise
 
+    @asynccontextmanager
+    async def _making(self) -> AsyncIterator[None]:
+        # Tasks that hold the write lock together may all want to create; only one does. In this order: a task
+        # that waits for the write lock keeps nobody waiting who has it.
+        async with self.exclusive(), self._ensuring:
+            yield
+
     async def _create(self, collection: Collection) -> AsyncTable:
         db = await self._connection()
         return await db.create_table(collection.name, schema=schema_of(collection))
@@ -148,12 +150,12 @@ class LanceStore:
     async def _complete(self, collection: Collection, table: AsyncTable) -> None:
         """Do what is missing: the key, where the TypeScript program made the table, and indices after a kill."""
         if not (await table.schema()).field("id").metadata:
-            async with self.exclusive():
+            async with self._making():
                 await table.checkout_latest()
                 if not (await table.schema()).field("id").metadata:
                     await table.set_unenforced_primary_key("id")  # Node honours it too
         if collection.typed and not await upkeep.has_indices(table):
-            async with self.exclusive():
+            async with self._making():
                 await table.checkout_latest()
                 if not await upkeep.has_indices(table):
                     await upkeep.create_scalar_indices(table)

@@ -12,6 +12,7 @@ import pytest
 
 from agenthood.errors import StoreUnavailableError
 from agenthood.stores.lock import StoreLock
+from stores.backends import SHARED, TYPED, full
 from stores.processes import workers
 
 if TYPE_CHECKING:
@@ -230,3 +231,23 @@ async def test_waiting_ends_with_an_error_that_names_the_file(tmp_path: Path):
             assert "\n" not in message
     async with other():
         pass
+
+
+async def test_a_holder_reads_while_others_wait_to_create(store: VectorStore, backend: Backend):
+    """Whoever holds the lock can open and read collections, though another task waits for it to make one."""
+    await store.ensure_collection(SHARED)
+    async with backend.reopened() as fresh, asyncio.timeout(5):
+        async with fresh.exclusive():
+            waiting = asyncio.create_task(fresh.ensure_collection(TYPED), context=Context())
+            await asyncio.sleep(0.1)
+            assert await fresh.count(SHARED) == 0
+            assert await fresh.ids(SHARED) == set()
+        assert await waiting == TYPED
+
+
+async def test_tasks_of_one_holder_create_a_collection_together(store: VectorStore):
+    """Tasks that hold the lock together may all be the first to use a collection."""
+    async with store.exclusive():
+        results = await asyncio.gather(*(store.upsert(TYPED, [full(number)]) for number in range(4)))
+    assert [result.written for result in results] == [1] * 4
+    assert await store.count(TYPED) == 4

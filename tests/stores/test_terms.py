@@ -103,3 +103,21 @@ async def test_more_than_a_thousand_hits(store: VectorStore):
     await store.upsert(TYPED, [full(number) for number in range(2_500)])
     assert len((await store.match_terms(TYPED, ["all"], limit=5_000))["all"]) == 2_500
     assert len((await store.match_terms(TYPED, ["all"]))["all"]) == 1_000
+
+
+async def test_all_terms_at_once(store: VectorStore, backend: Backend):
+    """The records that hold any of the terms, whole but without vectors, by id; under a filter, up to the limit."""
+    await store.upsert(TYPED, [full(number) for number in range(60)])
+    await store.upsert(TYPED, [record("none"), record("odd", terms="it's 登 OR")])
+    async with backend.reopened() as again:
+        found = await again.search_terms(TYPED, ["word7", "third1", "unknown", "\0", "", "\ud800", "登"])
+        wanted = [full(n) for n in range(60) if n == 7 or n % 3 == 1]
+        assert [row.id for row in found] == sorted(["odd", *(row.id for row in wanted)])
+        assert {row.id: (row.content, dict(row.metadata), row.terms, row.vector) for row in found[1:]} == {
+            row.id: (row.content, dict(row.metadata), row.terms, None) for row in wanted
+        }
+        only = await again.search_terms(TYPED, ["all"], condition=Equals("member", "member-2"))
+        assert [row.id for row in only] == [full(n).id for n in range(2, 60, 3)]
+        assert len(await again.search_terms(TYPED, ["all", "word3"], limit=10)) == 10
+        for terms, limit in ((["all"], 0), (["all"], -1), ([], 10), (["\0"], 10)):
+            assert await again.search_terms(TYPED, terms, limit=limit) == []
