@@ -167,7 +167,8 @@ class EmbeddingIndex:
             taken = {id_.removeprefix(PATTERN): record.content for id_, record in rows.items()}
             key, _ = choose_key(pattern, taken)
             entry = IndexEntry(key, lesson, kind, member, skill, episode, pattern)
-            for collection, records in self.rows([entry], vector.reshape(1, -1)).items():
+            unit = (vector / np.linalg.norm(vector)).reshape(1, -1)
+            for collection, records in self.rows([entry], unit).items():
                 result = await self._store.upsert(collection, records)
                 if result.rejected:
                     raise InvalidInputError(
@@ -276,7 +277,9 @@ class EmbeddingIndex:
         named = {"kind": kind, "member": member, "skill": skill}
         fields = {name: value for name, value in named.items() if value is not None}
         condition = self._typed(fields) if any_space else self.condition(fields)
-        hits = await self._store.query(self.main, np.atleast_2d(queries), condition=condition, limit=limit)
+        hits = await self._store.query(
+            self.main, np.atleast_2d(queries), condition=condition, limit=limit, unit=not any_space
+        )
         found = [self._matches(row, threshold, scoring) for row in hits]
         return found[0] if queries.ndim == 1 else found
 
@@ -374,7 +377,7 @@ class EmbeddingIndex:
         if not len(usable):
             return
         hits = await self._store.query(
-            collection, queries[usable], field=field, condition=condition, limit=limit
+            collection, queries[usable], field=field, condition=condition, limit=limit, unit=True
         )
         for position, row in zip(usable, hits, strict=True):
             for hit in row:

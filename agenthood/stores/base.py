@@ -167,7 +167,7 @@ class VectorStore(Protocol):
         """
         ...
 
-    async def query(
+    async def query(  # noqa: PLR0913  one for each thing that can be asked
         self,
         collection: Collection,
         vectors: Vector,
@@ -175,6 +175,7 @@ class VectorStore(Protocol):
         field: VectorField = "vector",
         condition: Filter | None = None,
         limit: int = 10,
+        unit: bool = False,
     ) -> list[list[Hit]]:
         """The nearest records for each query vector, best first, ties by id.
 
@@ -184,6 +185,8 @@ class VectorStore(Protocol):
             field: which vector of the records to compare with.
             condition: only records that match it are considered.
             limit: how many hits per query; at most 0 gives none.
+            unit: promises that the records which match `condition` have vectors of unit length or none, so
+                that an index by distance may serve.
 
         Returns:
             One list of hits per query. Records without a vector are never hits.

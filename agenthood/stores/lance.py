@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 from contextlib import asynccontextmanager
+from contextvars import Context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +33,7 @@ from agenthood.stores.base import (
     VectorField,
 )
 from agenthood.stores.lance_errors import is_stale, translated
+from agenthood.stores.lance_index import create_scalar_indices, has_indices, keep_indexed
 from agenthood.stores.lance_rows import collection_of, matrix_of, newest, schema_of, to_records, to_table
 from agenthood.stores.lance_search import columns_of, search
 from agenthood.stores.lance_sql import compile_filter, one_of, only_ids
@@ -71,6 +73,7 @@ class LanceStore:
         self._opening = asyncio.Lock()
         self._ensuring = asyncio.Lock()
         self._commits: dict[str, int] = {}
+        self._upkeep: dict[str, asyncio.Task[None]] = {}
         self._old_rows: dict[str, tuple[int, str]] = {}
 
     # -- collections ------------------------------------------------------------------------------------
@@ -154,11 +157,11 @@ class LanceStore:
                 await table.checkout_latest()
                 if not (await table.schema()).field("id").metadata:
                     await table.set_unenforced_primary_key("id")  # Node honours it too
-        if collection.typed and not await upkeep.has_indices(table):
+        if collection.typed and not await has_indices(table):
             async with self._making():
                 await table.checkout_latest()
-                if not await upkeep.has_indices(table):
-                    await upkeep.create_scalar_indices(table)
+                if not await has_indices(table):
+                    await create_scalar_indices(table)
 
     async def _table(self, collection: Collection) -> AsyncTable:
         if collection.name not in self._tables:
@@ -225,20 +228,42 @@ class LanceStore:
         valid, rejected = partition(records, collection)
 
         async def write(table: AsyncTable) -> None:
-            await merge(table, to_table(valid, await table.schema()), [record.id for record in valid])
+            ids = [record.id for record in valid]
+            version = await merge(table, to_table(valid, await table.schema()), ids)
+            # A commit of ours leaves no id with several rows, so what was known of the version before still holds.
+            if version is not None and self._old_rows.get(collection.name) == (version - 1, ""):
+                self._old_rows[collection.name] = (version, "")
 
         if valid:
-            await self._on_table("writing to", collection, write)
-            await self._after_commit(collection)
+            # Under the lock, so that a compaction beside it is not for nothing.
+            async with self.exclusive():
+                await self._on_table("writing to", collection, write)
+            self._after_commit(collection)
         return UpsertResult(len(valid), rejected)
 
-    async def _after_commit(self, collection: Collection) -> None:
-        commits = self._commits[collection.name] = self._commits.get(collection.name, 0) + 1
-        if commits % upkeep.COMMITS_BETWEEN_CHECKS == 1:
-            try:
-                await self._on_table("compacting", collection, upkeep.compact_if_fragmented)
-            except StoreError as exc:  # what was to be written is written
-                _log.warning("%s", exc)
+    def _after_commit(self, collection: Collection) -> None:
+        """See to the table now and then, beside whatever comes next."""
+        name = collection.name
+        commits = self._commits[name] = self._commits.get(name, 0) + 1
+        running = self._upkeep.get(name)
+        if commits % upkeep.COMMITS_BETWEEN_CHECKS == 1 and (running is None or running.done()):
+            # In a context of its own: the caller may hold the write lock, which this must wait for.
+            loop = asyncio.get_running_loop()
+            self._upkeep[name] = loop.create_task(self._keep_up(collection), context=Context())
+
+    async def _keep_up(self, collection: Collection) -> None:
+        async def compact(table: AsyncTable) -> None:
+            await upkeep.compact_if_fragmented(table)
+
+        async def index(table: AsyncTable) -> None:
+            await keep_indexed(table, collection)
+
+        try:
+            async with self.exclusive():  # a compaction that loses to a writer was for nothing
+                await self._on_table("compacting", collection, compact)
+            await self._on_table("indexing", collection, index)
+        except StoreError as exc:  # what was to be written is written, and the next commit tries again
+            _log.warning("%s", exc)
 
     async def delete(self, collection: Collection, ids: Sequence[str]) -> int:
         """See `VectorStore.delete`."""
@@ -252,7 +277,7 @@ class LanceStore:
         async with self.exclusive():
             with translated(f"purging {collection.name!r}"):
                 folder = self.path / f"{collection.name}.lance"
-                return await upkeep.purge(table, doomed, folder, typed=collection.typed)
+                return await upkeep.purge(table, collection, doomed, folder)
 
     # -- reading ----------------------------------------------------------------------------------------
 
@@ -317,7 +342,7 @@ class LanceStore:
 
         return await self._on_table("reading", collection, read)
 
-    async def query(
+    async def query(  # noqa: PLR0913  one for each thing that can be asked
         self,
         collection: Collection,
         vectors: Vector,
@@ -325,6 +350,7 @@ class LanceStore:
         field: VectorField = "vector",
         condition: Filter | None = None,
         limit: int = 10,
+        unit: bool = False,
     ) -> list[list[Hit]]:
         """See `VectorStore.query`."""
         collection = await self.ensure_collection(collection)
@@ -334,7 +360,9 @@ class LanceStore:
 
         async def read(table: AsyncTable) -> list[list[Hit]]:
             selected = await self._selection(collection, table, condition)
-            return await search(table, collection, queries, field=field, condition=selected, limit=limit)
+            return await search(
+                table, collection, queries, field=field, condition=selected, limit=limit, unit=unit
+            )
 
         return await self._on_table("searching", collection, read)
 
@@ -417,7 +445,7 @@ class LanceStore:
         table = await self._table(collection)
         async with self.exclusive():
             with translated(f"maintaining {collection.name!r}"):
-                return await upkeep.maintain(table)
+                return await upkeep.maintain(table, collection)
 
     async def health(self) -> Health:
         """See `VectorStore.health`."""
@@ -433,6 +461,8 @@ class LanceStore:
 
     async def close(self) -> None:
         """See `VectorStore.close`."""
+        await asyncio.gather(*self._upkeep.values())
+        self._upkeep.clear()
         for table in self._tables.values():
             table.close()
         self._tables.clear()

@@ -12,8 +12,8 @@ import warnings
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from agenthood.stores.base import TYPED_FIELDS
 from agenthood.stores.lance_errors import is_conflict
+from agenthood.stores.lance_index import keep_indexed, rebuild
 from agenthood.stores.lance_sql import one_of
 from agenthood.stores.lance_writes import chunks, delete_ids, delete_rows, superseded
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lancedb.table import AsyncTable
 
+    from agenthood.stores.base import Collection
 
 COMMITS_BETWEEN_CHECKS = 8
 # Compaction rewrites the table, so a large one may have more fragments before that is worth while.
@@ -37,32 +38,6 @@ _UNCHANGED = " AND ".join(
 )
 
 
-async def has_indices(table: AsyncTable) -> bool:
-    """Whether all indices of a table of our own are there: a process may be killed while it makes them."""
-    indexed = {column for index in await table.list_indices() for column in index.columns}
-    return indexed >= {*TYPED_FIELDS, "terms"}
-
-
-async def create_scalar_indices(table: AsyncTable) -> None:
-    """Index the filtered columns and the terms of a table of our own; existing indices are rebuilt."""
-    from lancedb.index import FTS, Bitmap  # noqa: PLC0415
-
-    for column in TYPED_FIELDS:
-        await table.create_index(column, config=Bitmap(), replace=True)
-    # The terms are already normalised and separated by spaces, so every analysis step is off.
-    plain = FTS(
-        base_tokenizer="whitespace",
-        language="English",
-        max_token_length=None,
-        lower_case=False,
-        stem=False,
-        remove_stop_words=False,
-        ascii_folding=False,
-        with_position=False,
-    )
-    await table.create_index("terms", config=plain, replace=True)
-
-
 async def compact_if_fragmented(table: AsyncTable) -> None:
     """Merge small fragments once there are many; a concurrent writer's conflict leaves it to the next time."""
     bearable = min(MOST_FRAGMENTS, max(FEWEST_FRAGMENTS, await table.count_rows() // _ROWS_PER_FRAGMENT))
@@ -74,10 +49,11 @@ async def compact_if_fragmented(table: AsyncTable) -> None:
                 raise
 
 
-async def maintain(table: AsyncTable) -> dict[str, Any]:
+async def maintain(table: AsyncTable, collection: Collection) -> dict[str, Any]:
     """Compact, index what is new, and remove versions older than ten minutes."""
     before = await describe(table)
     stats = await _optimize(table, KEEP_VERSIONS)
+    indexed = await keep_indexed(table, collection)
     after = await describe(table)
     return {
         "rows": after["rows"],
@@ -85,6 +61,7 @@ async def maintain(table: AsyncTable) -> dict[str, Any]:
         "fragments_after": after["fragments"],
         "bytes_freed": stats.prune.bytes_removed,
         "old_versions_removed": stats.prune.old_versions_removed,
+        "indexed": indexed,
         "indices": after["indices"],
     }
 
@@ -95,7 +72,11 @@ async def describe(table: AsyncTable) -> dict[str, Any]:
     for index in await table.list_indices():
         stats = await table.index_stats(index.name)
         if stats is not None:
-            indices[index.name] = {"type": stats.index_type, "unindexed_rows": stats.num_unindexed_rows}
+            indices[index.name] = {
+                "type": stats.index_type,
+                "unindexed_rows": stats.num_unindexed_rows,
+                "deltas": stats.num_indices,
+            }
     return {
         "rows": await table.count_rows(),
         "fragments": await _fragments(table),
@@ -104,7 +85,7 @@ async def describe(table: AsyncTable) -> dict[str, Any]:
     }
 
 
-async def purge(table: AsyncTable, ids: Sequence[str], folder: Path, *, typed: bool) -> int:
+async def purge(table: AsyncTable, collection: Collection, ids: Sequence[str], folder: Path) -> int:
     """Remove rows so that no file below `folder`, the table's directory, keeps their bytes.
 
     A deletion or update only marks rows in their data file, and compaction leaves a file with few marked rows
@@ -115,8 +96,7 @@ async def purge(table: AsyncTable, ids: Sequence[str], folder: Path, *, typed: b
     removed = await delete_ids(table, ids)
     for fragment in _marked_fragments(folder):
         await _rewrite(table, fragment)
-    if typed:
-        await create_scalar_indices(table)
+    await rebuild(table, collection)
     # A commit names the ids it deleted, and the latest one is kept: make that one that names none.
     await table.delete("false")
     await _optimize(table, timedelta(0))

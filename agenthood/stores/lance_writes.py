@@ -20,8 +20,12 @@ def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + IDS_PER_LOOKUP]
 
 
-async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> None:  # noqa: ANN401  a pyarrow.Table
-    """Insert or replace `rows`, whose ids are `ids`, each once."""
+async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:  # noqa: ANN401  a pyarrow.Table
+    """Insert or replace `rows`, whose ids are `ids`, each once.
+
+    Returns:
+        The version this made; None if there were several rows of an id, which took further commits to collapse.
+    """
     merging = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
     # Vectors were checked before; what is left of "bad" are the nulls of records without one.
     result = await merging.use_index(False).execute(rows, on_bad_vectors="null")
@@ -29,6 +33,9 @@ async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> None:  # no
         # The TypeScript program adds rows without looking: now all copies are equal, keep one of each.
         for part in chunks(ids):
             await delete_rows(table, await superseded(table, one_of("id", part)))
+        return None
+    version: int = result.version
+    return version
 
 
 async def superseded(table: AsyncTable, condition: str | None = None) -> list[int]:
