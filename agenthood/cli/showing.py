@@ -42,7 +42,7 @@ class Show:
             f"{shown(str(name), _ARGUMENT)}={shown(repr(value), _ARGUMENT)}"
             for name, value in call.arguments.items()
         )
-        self._output.note(shown(f"  {call.name[:_ARGUMENT]}({arguments})", 4 * _ARGUMENT))
+        self._output.note(f"  {shown(f'{call.name[:_ARGUMENT]}({arguments})', 4 * _ARGUMENT)}")
 
     def _break(self) -> None:
         if self._open_line:
@@ -56,11 +56,14 @@ class Show:
             self._output.document(done.to_dict())
         elif not self._live and done.answer and done.status not in {"failed", "interrupted"}:
             self._output.line(shown_text(done.answer))
+        sys.stdout.flush()  # before the notes, where both go to one file
         if done.reason and done.status != "interrupted":  # which the program says itself
             self._output.problem(f"run {done.id} {_ENDED.get(done.status, 'stopped')}: {done.reason}")
         if not self._output.json:
-            for line in _summary(done):
-                self._output.note(shown(line))
+            first, *more = map(shown, _summary(done))
+            self._output.note(first)
+            for line in more:
+                self._output.note(f"  {line}")
 
 
 _ENDED = {"failed": "failed", "refused": "was refused"}
@@ -71,9 +74,8 @@ def _summary(done: Run) -> list[str]:
     tokens = f"{done.input_tokens} + {done.output_tokens} tokens"
     steps, lessons = counted(done.steps, "step"), counted(len(done.lessons), "lesson")
     lines = [f"run {done.id}: {done.status}, {steps}, {tokens}{cost}, {done.seconds:.1f} s, {lessons} shown"]
-    lines += [f"  {score['name']}: {_told(score)} ({score['source']})" for score in done.scores]
-    lines += [f"  {learned(receipt)}" for receipt in done.receipts]
-    return [*lines, *(f"  {note}" for note in done.notes)]
+    lines += [f"{score['name']}: {_told(score)} ({score['source']})" for score in done.scores]
+    return [*lines, *map(learned, done.receipts), *done.notes]
 
 
 def _told(score: dict[str, Any]) -> str:

@@ -54,6 +54,7 @@ class Job:
         check_seconds: how long each may take; one that takes longer has failed.
         scores: scores given.
         judged: whether an LLM judges even where there is other evidence.
+        judge_seconds: how long its verdict may take.
         lessons: how many lessons to show at most; 0 for none.
         max_lesson_bytes: cap on the block of lessons, in UTF-8 bytes.
         deadline: seconds that looking up lessons may take, and as many for recording and learning.
@@ -71,6 +72,7 @@ class Job:
     check_seconds: float = CHECK_SECONDS
     scores: tuple[Score, ...] = ()
     judged: bool = False
+    judge_seconds: float = JUDGE_SECONDS
     lessons: int = 6
     max_lesson_bytes: int = 4096
     deadline: float = DEADLINE
@@ -201,12 +203,12 @@ class _Course:
         if self.progress.ending != "done" or not self.progress.text:
             return [_unjudged("there is no last answer to judge")]
         try:
-            async with asyncio.timeout(JUDGE_SECONDS):
+            async with asyncio.timeout(self.job.judge_seconds):
                 verdict = await judge(
                     self.model, self.job.task, self.progress.text, trace=list(self.progress.trace)
                 )
         except TimeoutError:
-            return [_unjudged(f"no verdict within {JUDGE_SECONDS:g} s")]
+            return [_unjudged(f"no verdict within {self.job.judge_seconds:g} s")]
         except Exception as exc:  # noqa: BLE001  an opinion is optional: whatever breaks in it must not break the run
             _log.debug("the judge failed", exc_info=True)
             return [_unjudged(redact(f"{exc!r:.200}"))]
