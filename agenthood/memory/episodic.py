@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from agenthood.stores.base import VectorStore
 
+_OWN_NAMES = ("episode", "outcome", "timestamp")
+
 
 @dataclass(frozen=True, slots=True)
 class Episode:
@@ -63,9 +65,13 @@ def episode_record(  # noqa: PLR0913  the parts of an episode
 def episode_from(record: Record) -> Episode:
     """The episode a row holds; a row another program left without readable content has empty texts."""
     body = loads_object(record.content)
-    texts = {name: body.pop(name, "") for name in ("episode", "outcome", "timestamp")}
+    texts = {name: _text(body.pop(name, None)) for name in _OWN_NAMES}
     texts["timestamp"] = texts["timestamp"] or record.created_at
-    return Episode(record.id, **{name: str(text) for name, text in texts.items()}, details=body)
+    return Episode(record.id, **texts, details=body)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 class EpisodicMemory:
@@ -90,18 +96,22 @@ class EpisodicMemory:
             episode: what was done.
             outcome: how it ended.
             timestamp: when; now if absent. A naive time counts as UTC.
-            details: anything else to keep with it, JSON-ready.
+            details: anything else to keep with it, JSON-ready, under names other than `episode`, `outcome`
+                and `timestamp`.
 
         Returns:
             The new episode's id.
 
         Raises:
-            InvalidInputError: a text with NUL or lone surrogates.
+            InvalidInputError: a text with NUL or lone surrogates, or details that are no JSON or bear the
+                name of one of the episode's own parts.
             StoreError: it could not be written.
         """
         for name, text in (("episode", episode), ("outcome", outcome)):
             if reason := unstorable_reason(text):
                 raise InvalidInputError(f"{name} {text!r:.120} cannot be stored: {reason}")
+        if taken := [name for name in _OWN_NAMES if name in (details or {})]:
+            raise InvalidInputError(f"details cannot hold {taken[0]!r}: give it as the argument of that name")
         now = self._clock()
         record = episode_record(
             redact(episode),
@@ -110,7 +120,9 @@ class EpisodicMemory:
             recorded=now,
             details=redact_json(dict(details or {})),
         )
-        await self._store.upsert(SHARED, [record])
+        result = await self._store.upsert(SHARED, [record])
+        if result.rejected:
+            raise InvalidInputError(f"the episode was refused: {result.rejected[0].reason}")
         return record.id
 
     async def get_episode(self, episode_id: str) -> Episode | None:

@@ -51,7 +51,10 @@ class LongTermMemory:
             raise InvalidInputError("a key of long-term memory cannot be empty")
         if reason := unstorable_reason(key):
             raise InvalidInputError(f"key {key!r:.120} cannot be stored: {reason}")
-        await self._store.upsert(SHARED, [long_term_record(key, redact_json(value), at=self._clock())])
+        record = long_term_record(key, redact_json(value), at=self._clock())
+        result = await self._store.upsert(SHARED, [record])
+        if result.rejected:
+            raise InvalidInputError(f"key {key!r:.120} was refused: {result.rejected[0].reason}")
 
     async def retrieve(self, key: str) -> Any:  # noqa: ANN401  any JSON value
         """The value under `key`; None if there is none, or if another program left what is no JSON (logged)."""

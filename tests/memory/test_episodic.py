@@ -16,6 +16,7 @@ from agenthood.memory.episodic import EpisodicMemory
 from agenthood.memory.long_term import LongTermMemory
 from agenthood.stores.base import SHARED, Record
 from agenthood.stores.lance import LanceStore
+from memory.strict import LONGEST, StrictStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -141,6 +142,25 @@ async def test_bad_texts_are_refused(memory: EpisodicMemory, bad: str):
     assert await memory.recall() == []
 
 
+@pytest.mark.parametrize("name", ["episode", "outcome", "timestamp"])
+async def test_details_replace_no_part_of_the_episode(memory: EpisodicMemory, name: str):
+    """Details under the name of one of its own parts are refused by that name; nothing is recorded."""
+    with pytest.raises(InvalidInputError, match=f"cannot hold '{name}'"):
+        await memory.record("right", "right", details={"member": "a", name: "wrong"})
+    assert await memory.recall() == []
+
+
+async def test_what_the_store_refuses_is_an_error(tmp_path: Path):
+    """An episode that the store rejects is not reported as recorded."""
+    store = StrictStore(tmp_path)
+    memory = EpisodicMemory(store)
+    with pytest.raises(InvalidInputError, match="refused: it is too long"):
+        await memory.record("x" * LONGEST)
+    id_ = await memory.record("short")
+    assert [episode.id for episode in await memory.recall()] == [id_]
+    await store.close()
+
+
 async def test_secrets_are_redacted(memory: EpisodicMemory, tmp_path: Path):
     """In text, outcome and details."""
     secret = "sk-ant-" + "abcdefgh12345678" * 2
@@ -150,7 +170,13 @@ async def test_secrets_are_redacted(memory: EpisodicMemory, tmp_path: Path):
 
 async def test_what_other_programs_left(memory: EpisodicMemory, store: LanceStore):
     """Contents that are no object, or lack a field, are episodes with empty texts, dated by their row."""
-    contents = {"ep:1-aaaaaa": "no json", "ep:2-aaaaaa": "[1]", "ep:3-aaaaaa": '{"episode":"e","extra":1}'}
+    contents = {
+        "ep:1-aaaaaa": "no json",
+        "ep:2-aaaaaa": "[1]",
+        "ep:3-aaaaaa": '{"episode":"e","extra":1}',
+        "ep:4-aaaaaa": '{"episode":"f","outcome":null,"timestamp":null}',
+        "ep:5-aaaaaa": '{"episode":5,"outcome":false,"timestamp":"2026-01-01"}',
+    }
     created = "2026-06-01T00:00:00.000Z"
     await store.upsert(
         SHARED, [Record(id_, text, {"type": "episodic"}, created) for id_, text in contents.items()]
@@ -160,6 +186,8 @@ async def test_what_other_programs_left(memory: EpisodicMemory, store: LanceStor
         ("", "", created),
         ("", "", created),
         ("e", "", created),
+        ("f", "", created),
+        ("5", "False", "2026-01-01"),
     ]
     assert found["ep:3-aaaaaa"].details == {"extra": 1}
 

@@ -16,6 +16,7 @@ from agenthood.errors import InvalidInputError, StoreUnavailableError
 from agenthood.memory.long_term import LongTermMemory
 from agenthood.stores.base import SHARED, Record
 from agenthood.stores.lance import LanceStore
+from memory.strict import LONGEST, StrictStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -134,13 +135,26 @@ async def test_bad_keys_are_refused(memory: LongTermMemory, key: str):
     assert await memory.keys() == []
 
 
-@pytest.mark.parametrize("value", [math.nan, [math.inf], pytest.param(object(), id="object"), {1, 2}], ids=repr)
+@pytest.mark.parametrize(
+    "value", [math.nan, [math.inf], pytest.param(object(), id="object"), {1, 2}], ids=repr
+)
 async def test_values_without_json_are_refused(memory: LongTermMemory, value: object):
     """And what was there before stays."""
     await memory.store("key", "before")
     with pytest.raises(InvalidInputError, match="cannot be stored as JSON"):
         await memory.store("key", value)
     assert await memory.retrieve("key") == "before"
+
+
+async def test_what_the_store_refuses_is_an_error(tmp_path: Path):
+    """A value that the store rejects is not taken for stored; what was there before stays."""
+    store = StrictStore(tmp_path)
+    memory = LongTermMemory(store)
+    await memory.store("key", "before")
+    with pytest.raises(InvalidInputError, match="'key' was refused: it is too long"):
+        await memory.store("key", "x" * LONGEST)
+    assert await memory.retrieve("key") == "before"
+    await store.close()
 
 
 async def test_secrets_are_redacted(memory: LongTermMemory, tmp_path: Path):

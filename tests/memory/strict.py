@@ -1,0 +1,24 @@
+"""A store with a rule of its own, as a backend with smaller limits has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agenthood.stores.base import Collection, Record, Rejection, UpsertResult
+from agenthood.stores.lance import LanceStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONGEST = 200
+
+
+class StrictStore(LanceStore):
+    """Rejects contents of more than `LONGEST` characters and writes the rest."""
+
+    async def upsert(self, collection: Collection, records: Sequence[Record]) -> UpsertResult:
+        """See `VectorStore.upsert`."""
+        short = [record for record in records if len(record.content) <= LONGEST]
+        result = await super().upsert(collection, short)
+        rejected = (Rejection(r.id, "it is too long") for r in records if len(r.content) > LONGEST)
+        return UpsertResult(result.written, (*result.rejected, *rejected))
