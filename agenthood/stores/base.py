@@ -202,17 +202,6 @@ class VectorStore(Protocol):
         """The ids of all matching records that have a vector, and the vectors: float32 (n, dimension of the field)."""
         ...
 
-    async def match_terms(
-        self,
-        collection: Collection,
-        terms: Sequence[str],
-        *,
-        condition: Filter | None = None,
-        limit: int = 1000,
-    ) -> dict[str, list[str]]:
-        """For each term, the ids of the records whose `terms` hold it, sorted, at most `limit` of them."""
-        ...
-
     async def search_terms(
         self,
         collection: Collection,

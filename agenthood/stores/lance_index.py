@@ -1,6 +1,6 @@
 """The indices of a LanceDB table: which there are, when they are built, extended and rebuilt.
 
-Small tables are scanned: that is exact and takes milliseconds. From `INDEX_FROM` rows on vectors get an IVF index.
+Small tables are scanned: that is exact and takes milliseconds. From some thousand rows on vectors get an IVF index.
 Unindexed rows are always searched too, so a row is findable at once; compaction extends the index by a delta,
 and when deltas pile up it is rebuilt.
 
@@ -12,6 +12,7 @@ and when deltas pile up it is rebuilt.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agenthood.stores.base import TYPED_FIELDS, Collection
@@ -20,14 +21,31 @@ from agenthood.stores.lance_errors import is_conflict
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable
 
-INDEX_FROM = 10_000
-SHARED_INDEX_FROM = 4_000
-"""Rows with a pattern; a flat search over 1536 dimensions takes 43 ms at 10,000."""
-ID_INDEX_FROM = 50_000
-MOST_DELTAS = 8
 _SHARED_PARTITIONS = 16
-_ROWS_PER_PARTITION = 8_192
 _log = logging.getLogger("agenthood")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRules:
+    """When a table is indexed, and how finely.
+
+    Attributes:
+        vectors_from: rows from which on the vectors of a table of our own are indexed.
+        shared_from: rows with a pattern from which on the vectors of the shared table are; a flat search over
+            1536 dimensions takes 43 ms at 10,000.
+        ids_from: rows from which on the ids are.
+        most_deltas: with more parts than that an index of vectors is rebuilt.
+        rows_per_partition: how many vectors share a partition; the shared table has at most 16 partitions.
+    """
+
+    vectors_from: int = 10_000
+    shared_from: int = 4_000
+    ids_from: int = 50_000
+    most_deltas: int = 8
+    rows_per_partition: int = 8_192
+
+
+DEFAULT_RULES = IndexRules()
 
 
 async def has_indices(table: AsyncTable) -> bool:
@@ -56,32 +74,32 @@ async def create_scalar_indices(table: AsyncTable) -> None:
     await table.create_index("terms", config=plain, replace=True)
 
 
-async def keep_indexed(table: AsyncTable, collection: Collection) -> list[str]:
+async def keep_indexed(table: AsyncTable, collection: Collection, rules: IndexRules) -> list[str]:
     """Build what the table has grown into and rebuild what has too many deltas; returns the columns indexed.
 
     A concurrent commit may come first; then it is left to the next time.
     """
     rows = await table.count_rows()
-    large = rows >= INDEX_FROM
+    large = rows >= rules.vectors_from
     if not collection.typed:
-        large = await table.count_rows("starts_with(id, 'pattern:')") >= SHARED_INDEX_FROM
-    columns = [column for column in _vector_columns(collection) if await _due(table, column, large=large)]
-    if rows >= ID_INDEX_FROM and await table.index_stats("id_idx") is None:
+        large = await table.count_rows("starts_with(id, 'pattern:')") >= rules.shared_from
+    columns = [
+        column for column in _vector_columns(collection) if await _due(table, column, rules, large=large)
+    ]
+    if rows >= rules.ids_from and await table.index_stats("id_idx") is None:
         columns.append("id")
-    return [column for column in columns if await _create(table, collection, column, rows)]
+    return [column for column in columns if await _create(table, collection, column, rules)]
 
 
-async def rebuild(table: AsyncTable, collection: Collection) -> None:
+async def rebuild(table: AsyncTable, collection: Collection, rules: IndexRules) -> None:
     """Build every index anew, so that none keeps anything of rows that are gone."""
     if collection.typed:
         await create_scalar_indices(table)
-    rows = await table.count_rows()
     for column in (*_vector_columns(collection), "id"):
         if await table.index_stats(f"{column}_idx") is None:
             continue
-        if rows:
-            await _create(table, collection, column, rows)
-        else:
+        # An index that can no longer be built still holds what is gone.
+        if not await table.count_rows() or not await _create(table, collection, column, rules):
             await table.drop_index(f"{column}_idx")
 
 
@@ -89,17 +107,18 @@ def _vector_columns(collection: Collection) -> tuple[str, ...]:
     return ("vector", "lexical") if collection.lexical else ("vector",)
 
 
-async def _due(table: AsyncTable, column: str, *, large: bool) -> bool:
+async def _due(table: AsyncTable, column: str, rules: IndexRules, *, large: bool) -> bool:
     stats = await table.index_stats(f"{column}_idx")
     if stats is None:
         return large
-    return (stats.num_indices or 1) > MOST_DELTAS
+    return (stats.num_indices or 1) > rules.most_deltas
 
 
-async def _create(table: AsyncTable, collection: Collection, column: str, rows: int) -> bool:
+async def _create(table: AsyncTable, collection: Collection, column: str, rules: IndexRules) -> bool:
     from lancedb.index import BTree  # noqa: PLC0415
 
-    config = BTree() if column == "id" else _vector_config(collection, rows)
+    partitions = max(1, await table.count_rows() // rules.rows_per_partition)
+    config = BTree() if column == "id" else _vector_config(collection, partitions)
     try:
         await table.create_index(column, config=config, replace=True)
     except (RuntimeError, ValueError) as exc:
@@ -111,10 +130,9 @@ async def _create(table: AsyncTable, collection: Collection, column: str, rows: 
     return True
 
 
-def _vector_config(collection: Collection, rows: int) -> Any:  # noqa: ANN401  one of lancedb's index configurations
+def _vector_config(collection: Collection, partitions: int) -> Any:  # noqa: ANN401  one of lancedb's index configurations
     from lancedb.index import IvfFlat, IvfSq  # noqa: PLC0415
 
-    partitions = max(1, rows // _ROWS_PER_PARTITION)
     if collection.typed:
         return IvfSq(distance_type="cosine", num_partitions=partitions)
     return IvfFlat(distance_type="l2", num_partitions=min(partitions, _SHARED_PARTITIONS))

@@ -1,8 +1,8 @@
-"""Keeping a LanceDB table fast and clean: scalar indices, compaction, removal of old versions, purging.
+"""Keeping a LanceDB table fast: compaction and the removal of old versions.
 
 Every commit adds a version and usually a fragment; about 0.08 ms a search and quadratically growing manifests per
 fragment make compaction a matter of course. Old versions are kept ten minutes, since another process may be reading
-one; only `purge`, which must leave nothing behind, removes them at once.
+one; only a purge, which must leave nothing behind, removes them at once.
 """
 
 from __future__ import annotations
@@ -13,17 +13,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from agenthood.stores.lance_errors import is_conflict
-from agenthood.stores.lance_index import keep_indexed, rebuild
-from agenthood.stores.lance_sql import one_of
-from agenthood.stores.lance_writes import chunks, delete_ids, delete_rows, superseded
+from agenthood.stores.lance_index import keep_indexed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from lancedb.table import AsyncTable
 
     from agenthood.stores.base import Collection
+    from agenthood.stores.lance_index import IndexRules
 
 COMMITS_BETWEEN_CHECKS = 8
 # Compaction rewrites the table, so a large one may have more fragments before that is worth while.
@@ -32,10 +28,6 @@ MOST_FRAGMENTS = 64
 _ROWS_PER_FRAGMENT = 1_000
 KEEP_VERSIONS = timedelta(minutes=10)
 _ATTEMPTS = 5
-_UNCHANGED = " AND ".join(
-    f"(target.{name} = source.{name} OR (target.{name} IS NULL AND source.{name} IS NULL))"
-    for name in ("content", "metadata", "created_at")
-)
 
 
 async def compact_if_fragmented(table: AsyncTable) -> None:
@@ -49,11 +41,11 @@ async def compact_if_fragmented(table: AsyncTable) -> None:
                 raise
 
 
-async def maintain(table: AsyncTable, collection: Collection) -> dict[str, Any]:
+async def maintain(table: AsyncTable, collection: Collection, rules: IndexRules) -> dict[str, Any]:
     """Compact, index what is new, and remove versions older than ten minutes."""
     before = await describe(table)
-    stats = await _optimize(table, KEEP_VERSIONS)
-    indexed = await keep_indexed(table, collection)
+    stats = await optimize(table, KEEP_VERSIONS)
+    indexed = await keep_indexed(table, collection, rules)
     after = await describe(table)
     return {
         "rows": after["rows"],
@@ -85,45 +77,8 @@ async def describe(table: AsyncTable) -> dict[str, Any]:
     }
 
 
-async def purge(table: AsyncTable, collection: Collection, ids: Sequence[str], folder: Path) -> int:
-    """Remove rows so that no file below `folder`, the table's directory, keeps their bytes.
-
-    A deletion or update only marks rows in their data file, and compaction leaves a file with few marked rows
-    alone. So every file with marked rows loses its readers: its other rows are written anew. Then the indices are
-    rebuilt and every old version is removed. Killed at any point, it completes when it is called again.
-    """
-    await table.checkout_latest()
-    removed = await delete_ids(table, ids)
-    for fragment in _marked_fragments(folder):
-        await _rewrite(table, fragment)
-    await rebuild(table, collection)
-    # A commit names the ids it deleted, and the latest one is kept: make that one that names none.
-    await table.delete("false")
-    await _optimize(table, timedelta(0))
-    return removed
-
-
-def _marked_fragments(folder: Path) -> list[int]:
-    """The fragments that have, or had in some version, rows marked as deleted; LanceDB names the marks so."""
-    names = (path.name.split("-")[0] for path in (folder / "_deletions").glob("*-*"))
-    return sorted({int(name) for name in names if name.isdecimal()})
-
-
-async def _rewrite(table: AsyncTable, fragment: int) -> None:
-    first, last = fragment << 32, (fragment + 1) << 32
-    there = f"_rowid >= {first} AND _rowid < {last}"
-    ids = (await table.query().where(there).select(["id"]).to_arrow())["id"].unique().to_pylist()
-    for part in chunks(ids):
-        listed = one_of("id", part)
-        await delete_rows(table, await superseded(table, listed))
-        rows = await table.query().where(f"{listed} AND {there}").to_arrow()
-        if rows.num_rows:
-            # As they are, byte for byte; what another process changed meanwhile has left the file already.
-            merging = table.merge_insert("id").when_matched_update_all(where=_UNCHANGED)
-            await merging.use_index(False).execute(rows, on_bad_vectors="null")
-
-
-async def _optimize(table: AsyncTable, keep: timedelta) -> Any:  # noqa: ANN401  lancedb's OptimizeStats
+async def optimize(table: AsyncTable, keep: timedelta) -> Any:  # noqa: ANN401  lancedb's OptimizeStats
+    """Compact, extend the indices, and remove versions older than `keep`; begun anew where a writer came first."""
     for attempt in range(_ATTEMPTS):
         await table.checkout_latest()
         try:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from lancedb.table import AsyncTable
 
+    from agenthood.stores.base import Collection
+
 IDS_PER_LOOKUP = 2_000
 
 
@@ -59,6 +61,29 @@ async def superseded(table: AsyncTable, condition: str | None = None) -> list[in
             old.append(known[1])
         best[id_] = (created or "", row)
     return old
+
+
+class Superseded:
+    """The rows that newer ones with the same id replace: found out once for each version of a table."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, str]] = {}
+
+    async def left_out(self, collection: Collection, table: AsyncTable) -> str | None:
+        """The SQL condition that leaves these rows out, or None if there are none."""
+        if collection.typed:  # nobody else writes there
+            return None
+        version = await table.version()
+        known, old = self._known.get(collection.name, (-1, ""))
+        if known != version:
+            old = ", ".join(map(str, await superseded(table)))
+            self._known[collection.name] = (version, old)
+        return f"NOT (_rowid IN ({old}))" if old else None
+
+    def none_added(self, collection: Collection, version: int) -> None:
+        """The commit that made `version` left no id with several rows: if there were none before, there are none."""
+        if self._known.get(collection.name) == (version - 1, ""):
+            self._known[collection.name] = (version, "")
 
 
 async def delete_rows(table: AsyncTable, rows: Sequence[int]) -> None:

@@ -201,7 +201,7 @@ async def test_another_store_sees_every_change_at_once(store: VectorStore, backe
             assert await other.count(TYPED) == number + 1
             assert full(number).id in await other.get(TYPED, [full(number).id])
             assert len((await other.query(TYPED, unit(0)[None]))[0]) == number + 1
-            assert (await other.match_terms(TYPED, [f"word{number}"]))[f"word{number}"] == [full(number).id]
+            assert [row.id for row in await other.search_terms(TYPED, [f"word{number}"])] == [full(number).id]
             assert len(await everything(other, TYPED)) == number + 1
         await store.delete(TYPED, [full(0).id])
         assert await other.ids(TYPED) == {full(number).id for number in range(1, 5)}

@@ -239,5 +239,5 @@ async def test_a_collection_whose_making_was_cut_short_is_completed(tmp_path: Pa
     for index in table.list_indices():
         table.drop_index(index.name)
     async with opened(folder) as store:
-        assert await store.match_terms(TYPED, ["word1"]) == {"word1": [full(1).id]}
+        assert [row.id for row in await store.search_terms(TYPED, ["word1"])] == [full(1).id]
         assert await store.ids(TYPED, condition=Equals("kind", "learned")) == {full(1).id}

@@ -44,7 +44,7 @@ async def _purged(backend: Backend, collection: Collection, rows: list[Record], 
         assert sorted(map(fields, await everything(again, collection))) == before
         assert await again.purge(collection, [row.id for row in rows]) == 0
         if collection.typed:
-            assert (await again.match_terms(TYPED, ["word1"]))["word1"] == [full(1).id]
+            assert [row.id for row in await again.search_terms(TYPED, ["word1"])] == [full(1).id]
             assert full(1).id in await again.ids(TYPED, condition=Equals("member", "member-1"))
     assert left(backend.folder, words) == set()
 

@@ -34,7 +34,7 @@ async def test_five_hundred_single_upserts(tmp_path: Path):
     assert sorted(map(fields, rows)) == sorted(map(fields, expected.values()))
     (hits,) = await again.query(TYPED, unit(7)[None], limit=1)
     assert [(hit.record.id, hit.score) for hit in hits] == [(full(7).id, 1.0)]
-    assert (await again.match_terms(TYPED, ["word249"]))["word249"] == [full(249).id]
+    assert [row.id for row in await again.search_terms(TYPED, ["word249"])] == [full(249).id]
 
     before = detail["fragments"]
     report = await again.maintain(TYPED)

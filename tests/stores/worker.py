@@ -72,7 +72,7 @@ async def read(store: VectorStore, seconds: str) -> None:
         assert len((await store.query(TYPED, unit(1)[None]))[0]) == 10
         assert await store.get(TYPED, [full(1).id])
         assert await store.count(TYPED) >= 20
-        assert (await store.match_terms(TYPED, ["word1"]))["word1"] == [full(1).id]
+        assert [row.id for row in await store.search_terms(TYPED, ["word1"])] == [full(1).id]
         rounds += 1
     say(str(rounds))
 

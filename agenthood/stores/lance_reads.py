@@ -1,0 +1,61 @@
+"""Reading rows of a LanceDB table: by condition, in batches, as a matrix, and by terms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agenthood.stores.lance_rows import matrix_of, to_records
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from lancedb.table import AsyncTable
+
+    from agenthood.stores.base import Record, Vector, VectorField
+
+_SCAN_ROWS = 4_096
+
+
+async def rows(table: AsyncTable, columns: list[str], condition: str) -> list[Record]:
+    """The rows that satisfy `condition`, all of an id."""
+    return to_records(await table.query().select(columns).where(condition).to_arrow())
+
+
+async def batches(
+    table: AsyncTable, columns: list[str], condition: str | None
+) -> AsyncIterator[list[Record]]:
+    """The rows that satisfy `condition`, some thousands at a time."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    query = table.query().select(columns)
+    found = await (query.where(condition) if condition else query).to_batches(max_batch_length=_SCAN_ROWS)
+    async for batch in found:
+        yield to_records(pa.Table.from_batches([batch]))
+
+
+async def ids(table: AsyncTable, condition: str | None) -> set[str]:
+    """The ids of the rows that satisfy `condition`."""
+    query = table.query().select(["id"])
+    found = await (query.where(condition) if condition else query).to_arrow()
+    return set(found["id"].to_pylist())
+
+
+async def matrix(table: AsyncTable, field: VectorField, condition: str | None) -> tuple[list[str], Vector]:
+    """Ids and vectors, float32 (n, dimension of the field), of the rows that satisfy `condition` and have one."""
+    query = table.query().select(["id", field])
+    found = await (query.where(condition) if condition else query).to_arrow()
+    vectors = matrix_of(found[field])
+    there = np.flatnonzero(np.any(vectors, axis=1))
+    return found["id"].take(there).to_pylist(), vectors if len(there) == len(vectors) else vectors[there]
+
+
+async def holders(
+    table: AsyncTable, columns: list[str], terms: Sequence[str], condition: str | None, limit: int
+) -> list[Record]:
+    """The rows whose `terms` hold at least one of `terms`, by id; if there are more than `limit`, the best."""
+    search = table.query().nearest_to_text(" ".join(terms), columns=["terms"])
+    search = search.select([*columns, "_score"]).limit(limit)
+    found = await (search.where(condition) if condition else search).to_arrow()
+    return sorted(to_records(found.drop_columns(["_score"])), key=lambda record: record.id)
