@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import shlex
+import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agenthood.block import CLOSING, OPENING, SYSTEM_WARNING
+from agenthood.runtime.chat.providers import KNOWN
+from agenthood.runtime.chat.settings import load_chat_settings
 from agents import run_files
-from cli_support import Done, spawn
+from cli_support import ROOT, Done, spawn
 from runtime.provider_server import Call, Request, Server, provider_server, say
 
 FIRST = "fix the flaky login test"
@@ -123,3 +129,91 @@ def test_a_failure_is_shown_to_the_next_run_and_a_success_to_all_later_ones(
         assert "What failed in earlier runs:" in shown
         assert len(server.requests) == 5
         assert "key-of-the-test" not in json.dumps(run_files(setting.home))
+
+
+CONSOLE = re.compile(r"^```console\n(\$ agenthood run .*?)^```$", re.MULTILINE | re.DOTALL)
+VARYING = (
+    (re.compile(r"\d{8}T\d{6}-[0-9a-z]{6}"), "ID"),
+    (re.compile(r"\d+\.\d s, "), "TIME, "),
+)
+PLAYED = (
+    *(say("", [Call("write_file", {"path": "login.py", "content": "retry = 3\n"})]), say("I let it retry.")),
+    *(
+        say("", [Call("write_file", {"path": "login.py", "content": "clock = 0\n"})]),
+        say("I mocked the clock."),
+    ),
+)
+LOGIN_CHECK = "grep -q clock login.py || { echo 3 of 20 runs failed; exit 1; }\n"
+
+
+def transcripts() -> list[tuple[str, str]]:
+    """The transcripts of runs in README.md and docs/running.md that show more than one command."""
+    pages = ("README.md", "docs/running.md")
+    found = [(page, text) for page in pages for text in CONSOLE.findall((ROOT / page).read_text("utf-8"))]
+    return [(page, text) for page, text in found if text.count("\n$ ") > 0]
+
+
+def replayed(text: str, folder: Path) -> str:
+    """The transcript as it comes out now."""
+    (folder / "check.sh").write_text(LOGIN_CHECK, encoding="utf-8")
+    shown = ""
+    with provider_server(PLAYED) as server:
+        environ = {"ANTHROPIC_API_KEY": "key-of-the-test", "ANTHROPIC_BASE_URL": server.url}
+        for line in re.findall(r"^\$ agenthood (.*)$", text, re.MULTILINE):
+            shown += f"$ agenthood {line}\n"
+            shown += subprocess.run(
+                [sys.executable, "-m", "agenthood", *shlex.split(line)],
+                cwd=folder,
+                env=os.environ | environ,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                check=True,
+            ).stdout
+    return shown
+
+
+@pytest.mark.parametrize(("page", "text"), transcripts(), ids=[page for page, _ in transcripts()])
+def test_transcripts_are_what_happens(page: str, text: str, tmp_path: Path) -> None:
+    """The runs on the pages come out as they are shown there, ids and times aside."""
+    shown = replayed(text, tmp_path)
+    for pattern, name in VARYING:
+        text, shown = pattern.sub(name, text), pattern.sub(name, shown)
+    assert shown == text
+
+
+def test_the_page_names_every_provider() -> None:
+    """docs/running.md has each provider's variable and model, and its settings are understood."""
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    for known in KNOWN.values():
+        (row,) = re.findall(rf"^\| `{known.name}` \|.*$", page, re.MULTILINE)
+        variable = known.key_variable or known.url_variable
+        extra = "anthropic" if known.format == "anthropic" else "openai"
+        assert f"`export {variable}=" in row
+        assert f"[{extra}]'`" in row
+        assert row.endswith(f"| `{known.model}` |")
+
+
+def test_the_settings_on_the_page_are_understood(tmp_path: Path) -> None:
+    """The example of config.json in docs/running.md is read without a warning."""
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "config.json").write_text(example, encoding="utf-8")
+    settings = load_chat_settings(tmp_path, environ={"ANTHROPIC_API_KEY": "key-of-the-test"})
+    assert settings.warnings == ()
+    assert [(one.name, one.missing_key) for one in settings.providers] == [
+        ("vllm", None),
+        ("anthropic", None),
+    ]
+
+
+def test_the_session_on_the_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python code in docs/running.md runs as it is and learns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENTHOOD_EMBEDDER", "lexical")
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(code, "running.md", "exec"), {})
+    assert printed.getvalue() == "stored learned\n"
