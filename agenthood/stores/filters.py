@@ -24,6 +24,9 @@ class Equals:
     field: str
     value: str
 
+    def __post_init__(self) -> None:
+        _check_name(self.field)
+
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
@@ -31,6 +34,9 @@ class OneOf:
 
     field: str
     values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_name(self.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,14 @@ Filter: TypeAlias = Equals | OneOf | StartsWith | AtLeast | AllOf | AnyOf | Not
 def where(**fields: str) -> AllOf:
     """Every named field equals its value: `where(type="learned_pattern", kind="learned")`."""
     return AllOf(tuple(Equals(field, value) for field, value in fields.items()))
+
+
+def _check_name(field: str) -> None:
+    """In JSON text these may follow a quote, so that a backend which compares it could take a value for a name."""
+    if field.startswith((",", ":", "}", "]")):
+        raise InvalidInputError(
+            f"{field!r:.80} cannot be compared: choose a metadata key that does not start with {field[0]!r}"
+        )
 
 
 def _check_own(field: str) -> None:

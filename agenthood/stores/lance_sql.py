@@ -2,7 +2,8 @@
 
 Literals are escaped by doubling `'` and nothing else: a backslash is an ordinary character outside LIKE, and
 LIKE is not used, since `_` and `%` are wildcards in it. A metadata key without a column of its own is matched by
-the compact JSON pair `"key":"value"`; inside a JSON string the quotes are escaped, so only a real pair matches.
+the compact JSON pair `"key":"value"` with the `{` or `,` before it: inside a JSON string a backslash stands before
+a quote, so the first quote is one that opens a key (a quote that closes is followed by what no field starts with).
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def _is_column(field: str, collection: Collection) -> bool:
 def _equals(field: str, value: str, collection: Collection) -> str:
     if _is_column(field, collection):
         return one_of(field, [value])
-    return f"contains(metadata, {literal(f'{dumps(field)}:{dumps(value)}')})"
+    pair = f"{dumps(field)}:{dumps(value)}"
+    return f"(contains(metadata, {literal('{' + pair)}) OR contains(metadata, {literal(',' + pair)}))"
 
 
 def _starts_with(column: str, prefix: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from agenthood.errors import InvalidInputError
 from agenthood.stores.base import TYPED_FIELDS, Collection
 from agenthood.stores.filters import AllOf, AnyOf, AtLeast, Equals, Not, OneOf, StartsWith, matches, where
 from stores.backends import everything, record, unit
@@ -18,13 +20,21 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Record, VectorStore
     from agenthood.stores.filters import Filter
 
-KEYS = ("type", *TYPED_FIELDS, "space", "a_b", "a%b", "axb", 'quo"te', "back\\slash", "it's", "")
+KEYS = (
+    "type", *TYPED_FIELDS, "space", "a_b", "a%b", "axb", 'quo"te', "te", 'quo\\"te', "back\\slash", "slash", "it's", "",
+    "{", '"', "te,", "te:",
+)  # fmt: skip
 OWN = ("id", "content", "created_at")
 _numbers = count()  # each example has a collection of its own
 TIMES = [f"2026-06-0{day}T00:00:00.000Z" for day in range(1, 6)]
 
 values = (
-    texts | st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False, allow_infinity=False)
+    texts
+    | st.sampled_from([",", ":", "{", "}", '"', ',"te":"x"', "x"])
+    | st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(allow_nan=False, allow_infinity=False)
 )
 records = st.lists(
     st.builds(
@@ -112,6 +122,34 @@ def test_what_filters_mean():
     ]  # fmt: skip
     assert [matches(row, condition) for condition in right] == [True] * len(right)
     assert [matches(row, condition) for condition in wrong] == [False] * len(wrong)
+
+
+async def test_a_pair_is_no_other_pair(store: VectorStore, collection: Collection):
+    """A name that ends as another does, and texts that look like JSON, are told from the pair that is asked for."""
+    cases: list[dict[str, Any]] = [
+        {"te": "x"},
+        {"type": "t", "te": "x"},
+        {'quo"te': "x"},
+        {"note": '{"te":"x"}'},
+        {"note": ',"te":"x",'},
+        {"{": "te", "note": "x"},
+        {"note": "{", "te": "y"},
+        {"te": 'x","te":"y'},
+        {"\\": "te", ",": ":", "te\\": "x"},
+    ]
+    rows = [record(f"r{number}", metadata=metadata) for number, metadata in enumerate(cases)]
+    await store.upsert(collection, rows)
+    assert await store.ids(collection, condition=Equals("te", "x")) == {"r0", "r1"}
+    assert await store.ids(collection, condition=OneOf('quo"te', ("x", "y"))) == {"r2"}
+    assert await store.ids(collection, condition=Equals("{", "te")) == {"r5"}
+
+
+@pytest.mark.parametrize("name", [":", ",", "}", "]", ":1,", ",x"])
+def test_names_that_look_like_the_end_of_a_value_are_refused(name: str):
+    """A filter on such a key could not be told from others: the error names it."""
+    for kind, value in ((Equals, ","), (OneOf, (",",))):
+        with pytest.raises(InvalidInputError, match=re.escape(repr(name))):
+            kind(name, value)
 
 
 async def test_prefixes_end_where_they_should(store: VectorStore, collection: Collection):
