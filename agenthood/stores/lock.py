@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 _FIRST_WAIT = 0.002
-_LONGEST_WAIT = 0.05
+_LONGEST_WAIT = 0.02
+# Whoever is next polls alone, and others wait for it.
+_LONGEST_WAIT_AS_NEXT = 0.005
 
 
 @dataclass(slots=True)
@@ -44,6 +46,9 @@ class StoreLock:
     The operating system releases it when its holder dies, so a killed process never leaves it held. A task
     that already holds it may enter again, and so may the tasks it started meanwhile: they are part of its
     work, and the lock stays held until the last of them has left.
+
+    A second file beside the first is held by whoever is next: who gives the lock back and wants it again at once
+    has to wait there, so that one process that writes without a pause does not keep out the others.
     """
 
     def __init__(self, path: Path, *, timeout: float = 30.0) -> None:
@@ -89,9 +94,17 @@ class StoreLock:
             raise
 
     async def _acquire(self, deadline: float) -> BaseFileLock:
+        queue = self._path.with_name(self._path.name + ".next")
+        next_ = await self._locked(queue, deadline, _LONGEST_WAIT)
+        try:
+            return await self._locked(self._path, deadline, _LONGEST_WAIT_AS_NEXT)
+        finally:
+            next_.release()
+
+    async def _locked(self, path: Path, deadline: float, longest: float) -> BaseFileLock:
         from filelock import FileLock, Timeout  # noqa: PLC0415
 
-        lock = FileLock(self._path, thread_local=False)
+        lock = FileLock(path, thread_local=False)
         wait = _FIRST_WAIT
         while True:
             try:
@@ -101,13 +114,13 @@ class StoreLock:
                     raise self._busy() from None
             except OSError as exc:
                 raise StoreUnavailableError(
-                    f"cannot lock {str(self._path)!r} ({exc.strerror or exc}): check the permissions and free space"
+                    f"cannot lock {str(path)!r} ({exc.strerror or exc}): check the permissions and free space"
                 ) from exc
             else:
                 return lock
             # Jitter keeps many waiters from polling in step.
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
-            wait = min(wait * 1.5, _LONGEST_WAIT)
+            wait = min(wait * 1.5, longest)
 
     def _busy(self) -> StoreUnavailableError:
         return StoreUnavailableError(

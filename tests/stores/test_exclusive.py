@@ -207,6 +207,21 @@ async def test_a_killed_holder_releases_it(store: VectorStore, backend: Backend)
             pass
 
 
+async def test_who_takes_it_again_at_once_keeps_nobody_out(tmp_path: Path):
+    """Of two that want it without a pause, as processes that write in a loop do, each gets a fair share."""
+    entered = [0, 0]
+
+    async def greedy(number: int) -> None:
+        lock = StoreLock(tmp_path / "lock")  # one of its own, as in another process
+        while sum(entered) < 40:
+            async with lock():
+                entered[number] += 1
+                await asyncio.sleep(0.005)
+
+    await asyncio.gather(*map(greedy, range(2)))
+    assert min(entered) >= 8, entered
+
+
 async def test_waiting_ends_with_an_error_that_names_the_file(tmp_path: Path):
     """Whoever waits too long, for another process, store or task, learns for what, in one line."""
     path = tmp_path / "some.lock"

@@ -9,11 +9,9 @@ import pytest
 
 from agenthood.stores.filters import Equals
 from stores.backends import SHARED, TYPED, Backend, everything, fields, full, record, unit
+from stores.files import left
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from agenthood.stores.base import Collection, Record, VectorStore
 
 
@@ -24,13 +22,6 @@ def secret(number: int) -> tuple[Record, list[bytes]]:
     metadata = {"type": "t", "kind": "learned", "member": member, "note": note}
     row = record(id_, content, metadata=metadata, terms=f"all {term}", vector=unit(number))
     return row, [word.encode() for word in words]
-
-
-def left(folder: Path, words: Iterable[bytes]) -> set[str]:
-    """Which of `words` occur in any file below `folder`, in a name or the bytes."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    held = [path.read_bytes() + str(path).encode() for path in files]
-    return {word.decode() for word in words if any(word in data for data in held)}
 
 
 async def _purged(backend: Backend, collection: Collection, rows: list[Record], words: list[bytes]) -> None:
