@@ -501,6 +501,28 @@ def test_a_thread_that_hangs_does_not_hold_up_the_end() -> None:
     assert (done.returncode, done.stdout) == (3, b"done\n")
 
 
+def test_a_second_ctrl_c_does_not_ask_the_work() -> None:
+    """Work that will not be cancelled, or hangs in a thread, ends with the process."""
+    code = (
+        "import asyncio, sys\n"
+        "from agenthood.cli.interrupts import run_to_its_end\n"
+        "async def work():\n"
+        "    print('begun', flush=True)\n"
+        "    while True:\n"
+        "        try:\n"
+        "            await asyncio.sleep(60)\n"
+        "        except asyncio.CancelledError:\n"
+        "            print('cancelled', flush=True)\n"
+        "sys.exit(run_to_its_end(work()))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for expected in (b"begun\n", b"cancelled\n"):
+            assert process.stdout.readline() == expected
+            process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 130
+
+
 # -- terminals -------------------------------------------------------------------------------------------------
 
 

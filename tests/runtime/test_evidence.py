@@ -95,6 +95,8 @@ async def test_no_secret_of_a_check_is_kept(tmp_path: Path) -> None:
     score = await scored(f"cat out; false {KEY}", tmp_path)
     text = f"{score.name} {score.detail}"
     assert KEY[:20] not in text
+    (tmp_path / "out").write_text(f"token={'Ab3xQ9' * 500}\n", encoding="utf-8")
+    assert "Ab3xQ9" not in (await scored("cat out; false", tmp_path)).detail
     assert "A" * 40 not in text
 
 

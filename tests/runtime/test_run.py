@@ -319,16 +319,18 @@ async def test_the_cost_of_several_models_is_their_sum(tmp_path: Path) -> None:
     """Tokens are priced by the model that used them; one without a price leaves the sum unknown."""
 
     class Two(ScriptedChatModel):
-        models = iter(["claude-sonnet-5-5", "claude-haiku-4-5"])
+        second = ""
 
         async def reply(self, **asked: Any) -> Any:
-            self.model = next(self.models)
+            self.model = self.second if self.asked else "claude-sonnet-5-5"
             return await super().reply(**asked)
 
-    model = Two([wants("list_files", tokens=100_000), says("done", tokens=100_000)])
-    run = await took(job(tmp_path, checks=("true",)), model, None)
-    assert run.cost == pytest.approx(0.2 + 0.1 + 10e-6 + 5e-6)
-    assert (await took(job(tmp_path, checks=("true",)), ScriptedChatModel(["x"]), None)).cost is None
+    costs = []
+    for second in ("claude-haiku-4-5", "unknown"):
+        model = Two([wants("list_files", tokens=100_000), says("done", tokens=100_000)])
+        model.second = second
+        costs.append((await took(job(tmp_path, checks=("true",)), model, None)).cost)
+    assert costs == [pytest.approx(0.2 + 0.1 + 10e-6 + 5e-6), None]
 
 
 # -- lessons in the prompt -----------------------------------------------------------------------------------
@@ -353,7 +355,7 @@ async def test_lessons_are_shown_and_noted(tmp_path: Path) -> None:
 async def test_only_lessons_that_fit_are_noted_as_shown(tmp_path: Path) -> None:
     """What the cap leaves out of the block is not in the file either."""
     async with opened(tmp_path) as hood:
-        await hood.learn_many([good(f"{TASK} number {n} {'very ' * 30}") for n in range(4)])
+        await hood.learn_many([good(f"{TASK} {'very ' * 30}", skill=f"skill {n}") for n in range(4)])
         model = ScriptedChatModel(["done"])
         run = await took(job(tmp_path, task=TASK, max_lesson_bytes=600, checks=("true",)), model, hood)
     block = model.asked[0].messages[0].text.partition("\n\nTask:")[0]

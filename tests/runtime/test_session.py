@@ -86,18 +86,19 @@ async def test_lessons_of_the_same_skill_come_first(tmp_path: Path) -> None:
 async def test_equal_lessons_give_equal_blocks(tmp_path: Path) -> None:
     """Two sessions on the same store show the same bytes."""
     async with opened(tmp_path) as hood:
-        await hood.learn_many([good(f"{TASK} number {n}") for n in range(5)])
+        await hood.learn_many([good(TASK, skill=f"skill {n}") for n in range(5)])
         blocks = []
         for _ in range(2):
             async with hood.session(TASK) as session:
                 blocks.append(session.block)
+                assert len(session.lessons) == 5
         assert blocks[0] == blocks[1] != ""
 
 
 async def test_the_block_has_a_cap(tmp_path: Path) -> None:
     """`lessons` are those in the block, and it keeps to its size."""
     async with opened(tmp_path) as hood:
-        await hood.learn_many([good(f"{TASK} number {n} {'very ' * 30}") for n in range(4)])
+        await hood.learn_many([good(f"{TASK} {'very ' * 30}", skill=f"skill {n}") for n in range(4)])
         async with hood.session(TASK, max_bytes=600) as session:
             assert len(session.block.encode()) <= 600
             assert 0 < session.block.count("\n- [") == len(session.lessons) < 4
@@ -264,12 +265,12 @@ async def test_a_store_that_hangs_costs_the_deadline(tmp_path: Path) -> None:
         )
         assert holder.stdout is not None
         await holder.stdout.readline()
-        async with hood.session(TASK, deadline=0.5) as session:
+        async with hood.session(TASK, deadline=2) as session:
             session.score("tests", 1.0)
             start = time.monotonic()
         took = time.monotonic() - start
         holder.kill()
         await holder.wait()
-    assert 0.4 < took < 3
+    assert 1.9 < took < 3.5
     assert session.receipt is not None
-    assert (session.receipt.status, session.receipt.reason) == ("rejected", "memory took longer than 0.5 s")
+    assert (session.receipt.status, session.receipt.reason) == ("rejected", "memory took longer than 2 s")
