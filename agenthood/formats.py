@@ -26,6 +26,7 @@ EPISODE = "ep:"
 FOLDERS: Mapping[Kind, str] = {"learned": "learnings/", "antipattern": "antipatterns/"}
 """Where the lessons of a kind live among the keys of long-term memory."""
 
+_EPISODE_ID = re.compile(r"ep:-?[0-9]{1,16}-[0-9a-z]{1,16}")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -109,17 +110,17 @@ def dumps(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
-        raise InvalidInputError(f"{_shown(value)} cannot be stored as JSON: {exc}") from exc
+        raise InvalidInputError(f"{shown(value)} cannot be stored as JSON: {exc}") from exc
     if _SURROGATE.search(text) is None:
         return text
     paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", paired)
 
 
-def _shown(value: object) -> str:
-    """The start of `repr(value)`, also of what is too deep or too long for it."""
+def shown(value: object, limit: int = 120) -> str:
+    """The first `limit` characters of `repr(value)`, also of what has none, being too deep or too long for it."""
     try:
-        return repr(value)[:120]
+        return repr(value)[:limit]
     except (ValueError, RecursionError):
         return f"a {type(value).__name__} too large to show"
 
@@ -162,8 +163,13 @@ def parse_time(value: object) -> datetime:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError, OSError) as exc:
         raise InvalidInputError(
-            f"timestamp {_shown(value)} is not a time: give ISO 8601, such as '2026-06-01T12:00:00Z' ({exc})"
+            f"timestamp {shown(value)} is not a time: give ISO 8601, such as '2026-06-01T12:00:00Z' ({exc})"
         ) from exc
+
+
+def is_episode_id(value: object) -> bool:
+    """Whether `value` has the shape of an episode's id; the TypeScript program may end it in fewer characters."""
+    return isinstance(value, str) and _EPISODE_ID.fullmatch(value) is not None
 
 
 def new_episode_id(moment: datetime) -> str:

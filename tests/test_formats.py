@@ -16,6 +16,7 @@ from agenthood.formats import (
     base36,
     dumps,
     hash_pattern,
+    is_episode_id,
     iso,
     loads_object,
     new_episode_id,
@@ -363,3 +364,12 @@ def test_episode_ids_differ():
     """Hundreds within one millisecond do not meet."""
     moment = datetime(2026, 6, 1, tzinfo=UTC)
     assert len({new_episode_id(moment) for _ in range(300)}) == 300
+
+
+@given(st.datetimes())
+def test_every_new_episode_id_has_its_shape(moment: datetime) -> None:
+    """Whatever the time, also before 1970, the id made for it counts as one; what only looks like it does not."""
+    id_ = new_episode_id(moment)
+    assert is_episode_id(id_)
+    assert not is_episode_id(f"{id_}\n")
+    assert not is_episode_id(f" {id_}")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from agenthood.block import contains_block
 from agenthood.errors import InvalidInputError
-from agenthood.formats import parse_time, pattern_text, unstorable_reason
+from agenthood.formats import is_episode_id, parse_time, pattern_text, shown, unstorable_reason
 from agenthood.learning.rules import band, mean_score
 from agenthood.records import UNKNOWN, EvalResult, Kind, Receipt
 from agenthood.redaction import redact
+
+_log = logging.getLogger("agenthood")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,23 @@ class Intake:
 
 
 def take_in(result: EvalResult) -> Intake | Receipt:
-    """`result` checked and redacted, or the receipt that says why it goes no further."""
+    """`result` checked and redacted, or the receipt that says why it goes no further; never raises."""
     try:
-        if reason := _invalid(result):
-            return Receipt("rejected", reason=reason)
-        mean = mean_score(result.scores)
-        at = None if result.timestamp is None else parse_time(result.timestamp)
+        return _checked(result)
     except InvalidInputError as exc:
         return Receipt("rejected", reason=str(exc))
+    except Exception as exc:  # noqa: BLE001  a caller's object may raise whatever it likes when it is looked at
+        _log.debug("an episode could not be read", exc_info=True)
+        return Receipt(
+            "rejected", reason=f"it cannot be read ({type(exc).__name__}): give plain text and numbers"
+        )
+
+
+def _checked(result: EvalResult) -> Intake | Receipt:
+    if reason := _invalid(result):
+        return Receipt("rejected", reason=reason)
+    mean = mean_score(result.scores)
+    at = None if result.timestamp is None else parse_time(result.timestamp)
     if mean is None:
         return Receipt("skipped", reason="no scores, so there is nothing to learn from")
     if contains_block(result.episode) or contains_block(result.outcome):
@@ -82,7 +94,7 @@ def take_in(result: EvalResult) -> Intake | Receipt:
 
 def _invalid(result: object) -> str | None:
     if not isinstance(result, EvalResult):
-        return f"it is {result!r:.80}: give an EvalResult"
+        return f"it is {shown(result, 80)}: give an EvalResult"
     return _unusable_text(result) or _unusable_field(result)
 
 
@@ -90,7 +102,7 @@ def _unusable_text(result: EvalResult) -> str | None:
     for name in ("episode", "outcome", "member", "skill"):
         text: object = getattr(result, name)
         if not isinstance(text, str):
-            return f"{name} is {text!r:.80}: give text"
+            return f"{name} is {shown(text, 80)}: give text"
         if reason := unstorable_reason(text):
             return f"{name} cannot be stored: {reason}"
     if not result.episode.strip():
@@ -101,8 +113,11 @@ def _unusable_text(result: EvalResult) -> str | None:
 def _unusable_field(result: EvalResult) -> str | None:
     scores: object = result.scores
     if not isinstance(scores, Mapping) or not all(isinstance(name, str) for name in scores):
-        return f"scores is {scores!r:.80}: give a mapping from name to number"
+        return f"scores is {shown(scores, 80)}: give a mapping from name to number"
     at: object = result.timestamp
     if at is not None and not isinstance(at, datetime):
-        return f"timestamp is {at!r:.80}: give a datetime"
+        return f"timestamp is {shown(at, 80)}: give a datetime"
+    if result.episode_id is not None and not is_episode_id(result.episode_id):
+        # Not repeated: whatever it is, it may hold a secret.
+        return "episode_id is no id of an episode: give one that recording returned, such as 'ep:1780272000000-a1b2c3'"
     return None

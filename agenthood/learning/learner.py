@@ -12,7 +12,7 @@ import numpy as np
 
 from agenthood.embedding.lexical import lexical_vectors
 from agenthood.errors import AgenthoodError, EmbeddingError, StoreError
-from agenthood.formats import PATTERN, hash_pattern, utc_now
+from agenthood.formats import PATTERN, hash_pattern, shown, utc_now
 from agenthood.learning import rules
 from agenthood.learning.batch import Batch, Embedded, Known
 from agenthood.learning.intake import Intake, take_in
@@ -115,7 +115,7 @@ class EpisodeLearner:
                 receipts = _refused(intakes, str(exc))
             except Exception as exc:  # noqa: BLE001  a fault of ours is logged and must not end the caller's run
                 _log.exception("%d episodes were not learned", len(intakes))
-                receipts = _refused(intakes, f"learning failed unexpectedly: {exc!r:.200}")
+                receipts = _refused(intakes, f"learning failed unexpectedly: {shown(exc, 200)}")
         learned = iter(receipts)
         return [next(learned) if isinstance(item, Intake) else item for item in taken_in]
 

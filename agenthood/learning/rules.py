@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from agenthood.errors import InvalidInputError
-from agenthood.formats import hash_pattern, pattern_text, storable
+from agenthood.formats import hash_pattern, pattern_text, shown, storable
 from agenthood.records import Kind, Lesson, Trend
 
 LEARNED_FROM = 0.8
@@ -36,7 +36,7 @@ def mean_score(scores: Mapping[str, float]) -> float | None:
     """
     for name, score in scores.items():
         if not _is_share(score):
-            raise InvalidInputError(f"score {name!r} is {score!r}: give a finite number from 0 to 1")
+            raise InvalidInputError(f"score {name!r:.80} is {shown(score)}: give a finite number from 0 to 1")
     return round(math.fsum(map(float, scores.values())) / len(scores), 9) if scores else None
 
 

@@ -296,6 +296,67 @@ async def test_unusable_input_is_rejected_with_its_reason(
         assert len(await bodies(hood, "ep:")) == 2
 
 
+def _deep() -> Any:
+    """A list nested deeper than `repr` and JSON can follow."""
+    nested: Any = []
+    for _ in range(100_000):
+        nested = [nested]
+    return nested
+
+
+class _Hostile:
+    """Raises at any look."""
+
+    def __repr__(self) -> str:
+        raise KeyError("no name")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"scores": {"a": 10**5000}}, {"scores": {"a": -(10**5000)}}, {"scores": {"a": _deep()}},
+        {"scores": _deep()}, {"episode": _deep()}, {"outcome": 10**5000}, {"timestamp": _deep()},
+        {"member": np.array([1, 2])}, {"skill": np.array([1, 2])}, {"episode": _Hostile()},
+        {"scores": {"a": _Hostile()}}, {"episode_id": _deep()}, {"episode_id": _Hostile()},
+    ],
+    ids=[
+        "huge", "hugely negative", "deep score", "deep scores", "deep episode", "huge outcome", "deep time",
+        "array member", "array skill", "hostile episode", "hostile score", "deep id", "hostile id",
+    ],
+)  # fmt: skip
+async def test_what_cannot_even_be_shown_is_rejected(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """Numbers, nesting and objects that `repr` fails on end neither the run nor their batch."""
+    wrong = EvalResult(**({"episode": TEXT, "scores": {"score": 0.9}} | fields))
+    async with opened(tmp_path) as hood:
+        receipts = await hood.learner.learn_many([good("kept one"), wrong, good("kept another")])
+        assert [receipt.status for receipt in receipts] == ["stored", "rejected", "stored"]
+        assert receipts[1].reason
+        assert len(receipts[1].reason) < 400
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        123,
+        "",
+        "ep:",
+        "ep:1-a\x00",
+        "ep:1-sk-proj-Ab1",
+        "ltm:learnings/v1:a",
+        "ep:1-a ",
+        "ep:1-a\n",
+        "ep:1-\ud800",
+    ],
+)
+async def test_an_id_that_is_no_episodes_is_rejected(tmp_path: Path, id_: Any) -> None:
+    """What would be cited as an episode has its shape, so that no secret or NUL gets in that way."""
+    async with opened(tmp_path) as hood:
+        receipt = await hood.learner.learn(EvalResult(TEXT, {"score": 0.9}, episode_id=id_))
+        assert await hood.lessons() == []
+    assert receipt.status == "rejected"
+    assert "episode_id" in receipt.reason
+
+
 async def test_what_is_no_result_at_all_is_rejected(tmp_path: Path) -> None:
     """Neither a mapping nor None in place of an EvalResult ends the run."""
     async with opened(tmp_path) as hood:
