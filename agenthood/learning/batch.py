@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import InvalidInputError
-from agenthood.formats import iso, new_episode_id, storable
+from agenthood.formats import iso, new_episode_id, shown, storable
 from agenthood.learning import rules
 from agenthood.learning.index import Candidate, EmbeddingIndex, IndexEntry
 from agenthood.learning.lessons import lesson_from, lesson_id, lesson_of_row
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from agenthood.learning.intake import Intake
     from agenthood.stores.base import Collection, Record, Vector
+
+_log = logging.getLogger("agenthood")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,10 @@ class Batch:
             receipt = self._judge(receipt, intake, iso(at))
         except InvalidInputError as exc:
             return Receipt("rejected", score=intake.mean, kind=intake.kind, reason=str(exc))
+        except Exception as exc:  # noqa: BLE001  a fault met by one episode must not cost its batch the others
+            _log.exception("an episode was not learned")
+            reason = f"learning failed unexpectedly: {shown(exc, 200)}"
+            return Receipt("rejected", score=intake.mean, kind=intake.kind, reason=reason)
         if intake.episode_id is None:
             self.episodes.append(self._episode(episode_id, intake, at, receipt.id))
         return receipt

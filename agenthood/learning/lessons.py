@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import InvalidInputError
 from agenthood.formats import FOLDERS, LTM, PATTERN, hash_pattern, loads_object, split_pattern, storable
-from agenthood.learning.rules import stored_score
+from agenthood.learning.rules import read_count, read_share, stored_score
 from agenthood.memory.long_term import long_term_record
 from agenthood.records import KINDS, UNKNOWN, Kind, Lesson
 from agenthood.stores.base import SHARED, Record
@@ -77,7 +76,7 @@ def lesson_from(record: Record) -> Lesson | None:
         member=member or found_member,
         skill=skill or found_skill,
         mean=_mean(body or record.metadata, kind),
-        evidence=_evidence(body.get("evidence")),
+        evidence=read_count(body.get("evidence"), least=1),
         episodes=tuple(e for e in _list(body.get("episodes")) if isinstance(e, str)),
         first_seen=_text(body.get("firstSeen")) or seen,
         last_seen=_text(body.get("lastSeen")) or seen,
@@ -102,20 +101,14 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _evidence(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 1
-
-
 def _folder_kind(id_: str) -> Kind:
     return next((kind for kind in KINDS if id_.startswith(LTM + FOLDERS[kind])), "learned")
 
 
 def _mean(body: Mapping[str, Any], kind: Kind) -> float:
     for name, turned in (("mean", False), ("score", kind == "antipattern")):
-        value = body.get(name)
-        if isinstance(value, int | float) and math.isfinite(value):
-            clamped = min(1.0, max(0.0, float(value)))
-            return 1 - clamped if turned else clamped
+        if (share := read_share(body.get(name))) is not None:
+            return 1 - share if turned else share
     return 1.0 if kind == "learned" else 0.0
 
 

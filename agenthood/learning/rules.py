@@ -20,6 +20,8 @@ MATCH_THRESHOLD = 0.85
 """Match score, on the calibrated scale, from which an episode is evidence for a lesson that is there already."""
 MAX_CITED = 100
 """How many episode ids a lesson cites; the count goes on."""
+MAX_COUNT = 2**53 - 1
+"""The highest count kept, such as a lesson's evidence: the largest whole number that JavaScript keeps exact."""
 
 RECENT_SCORES = 40
 _TREND_WINDOW = 10
@@ -43,6 +45,24 @@ def mean_score(scores: Mapping[str, float]) -> float | None:
 def _is_share(score: Any) -> bool:  # noqa: ANN401  whatever a caller gives
     is_number = isinstance(score, Real) and not isinstance(score, bool)
     return is_number and bool(0 <= score <= 1)
+
+
+def read_share(value: object) -> float | None:
+    """What a row holds as a score, brought into [0, 1]; None for anything but a finite number."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return min(1.0, max(0.0, number)) if math.isfinite(number) else None
+
+
+def read_count(value: object, *, least: int = 0) -> int:
+    """What a row holds as a count, from `least` to `MAX_COUNT`; `least` for anything but a whole number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return least
+    return min(MAX_COUNT, max(least, value))
 
 
 def band(mean: float) -> Kind | None:
@@ -82,7 +102,7 @@ def new_lesson(  # noqa: PLR0913  the fields of a lesson
 
 def merged(lesson: Lesson, *, mean: float, episode_id: str, seen: str, outcome: str = "") -> Lesson:
     """`lesson` with one more episode as evidence: count, running mean, first and last seen, episodes, outcome."""
-    count = lesson.evidence + 1
+    count = min(MAX_COUNT, lesson.evidence + 1)
     return replace(
         lesson,
         evidence=count,

@@ -50,19 +50,18 @@ class Tally:
         for mine, name in ((tally.bands, "bands"), (tally.members, "members")):
             stored = body.get(name)
             if isinstance(stored, dict):
-                mine.update({k: v for k, v in stored.items() if isinstance(v, int)})
+                mine.update({key: rules.read_count(value) for key, value in stored.items()})
         recent = body.get("recent")
         if isinstance(recent, list):
-            tally.recent = [score for score in recent if isinstance(score, int | float)]
+            tally.recent = [share for score in recent if (share := rules.read_share(score)) is not None]
         last = body.get("lastUpdate")
         tally.last_update = last if isinstance(last, str) else None
         return tally
 
     def count(self, intake: Intake, now: datetime) -> None:
         """Take one judged episode into account."""
-        name = intake.kind or "skipped"
-        self.bands[name] = self.bands.get(name, 0) + 1
-        self.members[intake.member] = self.members.get(intake.member, 0) + 1
+        for counts, name in ((self.bands, intake.kind or "skipped"), (self.members, intake.member)):
+            counts[name] = min(rules.MAX_COUNT, counts.get(name, 0) + 1)
         self.recent = [*self.recent, intake.mean][-rules.RECENT_SCORES :]
         self.last_update = iso(now)
 

@@ -488,6 +488,40 @@ async def test_an_unusable_row_is_never_overwritten(tmp_path: Path) -> None:
         assert (await shared_rows(hood))[row.id].content == "no json"
 
 
+_STATUS = "ltm:learner/status"
+_LESSON = f"ltm:learnings/{hash_pattern(f'learned:dev:test:{TEXT}')}"
+_DIGITS = "9" * 400
+
+
+@pytest.mark.parametrize(
+    ("id_", "content"),
+    [
+        (_STATUS, "garbage"), (_STATUS, '{"recent":[NaN]}'), (_STATUS, '{"recent":[1e999,-1e999]}'),
+        (_STATUS, f'{{"recent":[{_DIGITS},{_DIGITS}]}}'), (_STATUS, '{"recent":[true,"x",null]}'),
+        (_STATUS, f'{{"bands":{{"learned":{"9" * 4300}}},"members":{{"dev":{"9" * 4300}}}}}'),
+        (_STATUS, '{"bands":{"learned":-5,"skipped":true},"members":[]}'),
+        (_LESSON, f'{{"pattern":"learned:dev:test:{TEXT}","score":{_DIGITS}}}'),
+        (_LESSON, f'{{"pattern":"learned:dev:test:{TEXT}","mean":NaN,"score":1e999}}'),
+        (_LESSON, f'{{"pattern":"learned:dev:test:{TEXT}","evidence":{"9" * 4300}}}'),
+        (_LESSON, f'{{"pattern":"learned:dev:test:{TEXT}","evidence":-3,"mean":true}}'),
+    ],
+    ids=lambda value: value[:40],
+)  # fmt: skip
+async def test_one_odd_row_does_not_break_the_store(tmp_path: Path, id_: str, content: str) -> None:
+    """With counts or numbers that no program should have written, everything else still works."""
+    row = Record(id_, content, {"type": "long_term"}, "2026-01-01T00:00:00.000Z")
+    async with opened(tmp_path) as hood:
+        await hood.store.upsert(SHARED, [row])
+    async with opened(tmp_path) as hood:
+        receipts = await hood.learn_many([good(TEXT), good("something else entirely")])
+        assert {receipt.status for receipt in receipts} <= {"stored", "merged"}
+        assert len(await hood.lessons()) == 2
+        assert all(0 <= lesson.mean <= 1 and lesson.evidence >= 1 for lesson in await hood.lessons())
+        status = (await hood.status()).learner
+        assert status.trend in {"rising", "stable", "falling"}
+        assert min(status.bands.values()) >= 0
+
+
 async def test_an_episode_merges_into_what_only_a_pattern_row_knows(tmp_path: Path) -> None:
     """Such a lesson becomes a long-term row with evidence 2, once."""
     async with opened(tmp_path, small()) as hood:

@@ -59,6 +59,30 @@ def test_no_scores_have_no_mean() -> None:
     assert rules.mean_score({}) is None
 
 
+@given(st.one_of(st.integers(), st.floats(), st.booleans(), st.text(), st.none(), st.just(10**400)))
+def test_whatever_a_row_holds_is_read_as_a_share_or_left_out(value: Any) -> None:
+    """A finite number is brought into [0, 1]; everything else is nothing."""
+    found = rules.read_share(value)
+    if isinstance(value, bool | str) or value is None or value == 10**400 or not math.isfinite(value):
+        assert found is None
+    else:
+        assert found == min(1, max(0, value))
+
+
+@given(st.one_of(st.integers(), st.floats(), st.booleans(), st.text(), st.none()), st.integers(0, 1))
+def test_whatever_a_row_holds_is_read_as_a_count(value: Any, least: int) -> None:
+    """A whole number stays within what can be counted on; everything else is the least."""
+    found = rules.read_count(value, least=least)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    assert found == (min(rules.MAX_COUNT, max(least, value)) if whole else least)
+
+
+def test_evidence_stops_at_what_can_be_counted() -> None:
+    """At the limit one more episode moves the mean and the times, and raises nothing."""
+    lesson = rules.merged(_lesson(evidence=rules.MAX_COUNT), mean=0, episode_id="ep:1", seen="2026")
+    assert lesson.evidence == rules.MAX_COUNT
+
+
 def _lesson(**fields: Any) -> Lesson:
     values = {"id": "ltm:learnings/v1:a", "kind": "learned", "text": "x", "pattern": "learned:m:s:x"}
     return Lesson(**(values | {"member": "m", "skill": "s", "mean": 0.9} | fields))

@@ -1,0 +1,48 @@
+"""The decisions of one batch, without a store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from agenthood.embedding.lexical import lexical_vectors
+from agenthood.learning.batch import Batch, Embedded, Known
+from agenthood.learning.intake import Intake, take_in
+from hoods import good
+
+if TYPE_CHECKING:
+    from agenthood.records import Lesson
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def _intakes(*texts: str) -> list[Intake]:
+    taken = [take_in(replace(good(text), timestamp=NOW)) for text in texts]
+    return [one for one in taken if isinstance(one, Intake)]
+
+
+def _batch(intakes: list[Intake], known: Known | None = None) -> Batch:
+    words = lexical_vectors([one.episode for one in intakes])
+    return Batch(known or Known(), Embedded(None, words), None, threshold=0.85, now=NOW)
+
+
+def _stored(text: str) -> Lesson:
+    """The lesson a batch makes of `text`."""
+    batch = _batch(_intakes(text))
+    batch.decide(_intakes(text)[0])
+    (lesson,) = batch.changed.values()
+    return lesson
+
+
+def test_a_fault_met_by_one_episode_spares_the_others() -> None:
+    """Whatever goes wrong with one is told in its receipt, and the next is decided on."""
+    broken: Any = replace(_stored("first"), mean="no number")
+    known = Known(taken={broken.id: broken.pattern}, lessons={broken.id: broken})
+    intakes = _intakes("first", "second")
+    batch = _batch(intakes, known)
+    receipts = [batch.decide(intake) for intake in intakes]
+    assert [receipt.status for receipt in receipts] == ["rejected", "pending"]
+    assert "unexpectedly" in receipts[0].reason
+    assert [lesson.text for lesson in batch.changed.values()] == ["second"]
+    assert len(batch.episodes) == 1
