@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TextIO, TypeVar
 
+from agenthood.background import BackgroundLoop
 from agenthood.engine import MIGRATION_SECONDS, AsyncHood
 from agenthood.session import DEADLINE, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -49,8 +49,6 @@ class Hood:
         migration_seconds: float = MIGRATION_SECONDS,
     ) -> None:
         """See `agenthood.open`."""
-        from anyio.from_thread import start_blocking_portal  # noqa: PLC0415
-
         self.hood = AsyncHood(
             path,
             settings=settings,
@@ -58,11 +56,10 @@ class Hood:
             start_migration=start_migration,
             migration_seconds=migration_seconds,
         )
-        self._portal_context = start_blocking_portal("asyncio")
-        self._portal = self._portal_context.__enter__()
+        self._background = BackgroundLoop()
         self._open = True
         try:
-            self._portal.call(self.hood.start)
+            self._background.call(self.hood.start())
         except BaseException:
             self.close()
             raise
@@ -78,9 +75,10 @@ class Hood:
         if self._open:
             self._open = False
             try:
-                self._portal.call(self.hood.close)
+                self._background.settle()
+                self._background.call(self.hood.close())
             finally:
-                self._portal_context.__exit__(None, None, None)
+                self._background.close()
 
     @property
     def path(self) -> Path:
@@ -202,10 +200,10 @@ class Hood:
         """Same as `AsyncHood.import_`."""
         return self._call(self.hood.import_, lines, on_progress=on_progress)
 
-    def _call(self, method: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+    def _call(self, method: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **options: P.kwargs) -> T:
         if not self._open:
             raise RuntimeError("this store is closed: open it again with agenthood.open()")
-        return self._portal.call(partial(method, *args, **options))
+        return self._background.call(method(*args, **options))
 
 
 def open_sync(

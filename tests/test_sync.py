@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
+import subprocess
+import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -113,3 +117,57 @@ def test_errors_keep_their_kind(tmp_path: Path) -> None:
         agenthood.open(tmp_path / ".agenthood", embedder=small(salt="other"))
     with agenthood.open(tmp_path / ".agenthood", embedder=small()) as hood:
         assert len(hood.recall(TEXT)) == 1
+
+
+NEVER_CLOSED = """
+import sys, threading, agenthood
+hood = agenthood.open(sys.argv[1], embedder="lexical")
+print(hood.learn("fixed the login", score=0.9).status, flush=True)
+raise ValueError("the script died")
+"""
+
+
+def test_a_process_that_never_closes_ends(tmp_path: Path) -> None:
+    """Also after an error, with what it learned stored, and with its own exit code and traceback only."""
+    run = subprocess.run(
+        [sys.executable, "-c", NEVER_CLOSED, str(tmp_path / ".agenthood")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (1, "stored\n")
+    assert run.stderr.rstrip().endswith("ValueError: the script died")
+    assert run.stderr.count("Traceback") == 1
+    with agenthood.open(tmp_path / ".agenthood", embedder="lexical") as hood:
+        assert len(hood.lessons()) == 1
+
+
+def test_a_store_that_is_dropped_leaves_no_thread(tmp_path: Path) -> None:
+    """As a store that is closed leaves none."""
+    before = threading.active_count()
+    hood = agenthood.open(tmp_path / ".agenthood", embedder="lexical")
+    (thread,) = (one for one in threading.enumerate() if one.name == "agenthood")
+    del hood
+    thread.join(5)
+    assert not thread.is_alive()
+    assert threading.active_count() <= before + 1  # LanceDB keeps one
+
+
+def test_closing_waits_for_the_calls_of_other_threads(tmp_path: Path) -> None:
+    """What they asked for is done, and they get their answer."""
+    hood = agenthood.open(tmp_path / ".agenthood", embedder="lexical")
+    with ThreadPoolExecutor(1) as pool:
+        many = pool.submit(hood.learn_many, [good(f"word{n} note{n * 7919}") for n in range(300)])
+        time.sleep(0.05)
+        hood.close()
+        assert {receipt.status for receipt in many.result(10)} <= {"stored", "merged"}
+
+
+def test_a_callback_cannot_wait_for_its_own_store(tmp_path: Path) -> None:
+    """It is told so instead of waiting for ever."""
+    with (
+        agenthood.open(tmp_path / ".agenthood", embedder="lexical") as hood,
+        pytest.raises(RuntimeError, match="call it afterwards"),
+    ):
+        hood.learn_many([good(TEXT)], on_progress=lambda *_: hood.status())

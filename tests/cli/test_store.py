@@ -90,7 +90,7 @@ def test_drop_old_removes_what_another_embedder_left(
     before = set((store / "memory").iterdir())
     extra = store / "memory" / "patterns_other_space_8_0123456789.lance"
     with agenthood.open(store) as hood:
-        hood._portal.call(_make_typed_table, hood.hood.store, extra.stem)
+        hood._background.call(_make_typed_table(hood.hood.store, extra.stem))
     assert extra.exists()
     assert run("migrate").code == 0
     assert extra.exists()
