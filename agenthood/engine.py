@@ -423,11 +423,19 @@ class AsyncHood:
 
 async def _chosen(wanted: Embedder | str | None, settings: Settings) -> tuple[Embedder, str]:
     """The embedder to use, and why it is not the one wanted."""
-    from agenthood.embedding import BundledEmbedder, LexicalEmbedder, create_embedder  # noqa: PLC0415
+    from agenthood.embedding import (  # noqa: PLC0415  loads numpy
+        BundledEmbedder,
+        EmbedderSettings,
+        LexicalEmbedder,
+        create_embedder,
+    )
 
     if wanted is not None and not isinstance(wanted, str):
         return wanted, ""
-    chosen = settings.embedder if wanted is None else replace(settings.embedder, kind=wanted)
+    chosen = settings.embedder
+    if wanted is not None and wanted != chosen.kind:
+        # Another kind: the model and address belong to another server, and its key must not be sent to this one.
+        chosen = EmbedderSettings(kind=wanted)
     try:
         embedder = await create_embedder(chosen)
         if isinstance(embedder, BundledEmbedder):

@@ -12,6 +12,7 @@ from agenthood.config import load_settings
 from agenthood.embedding.testing import HashedEmbedder
 from agenthood.errors import ConfigError, InvalidInputError, StoreUnavailableError
 from agenthood.learning.rules import MATCH_THRESHOLD
+from embedding.fake_endpoint import serve
 from hoods import bad, good, opened, shared_rows, small
 
 if TYPE_CHECKING:
@@ -70,6 +71,26 @@ async def test_an_unknown_embedder_is_refused(tmp_path: Path) -> None:
     """With what there is to choose from."""
     with pytest.raises(ConfigError, match="choose one of"):
         await opened(tmp_path, "nonsense")
+
+
+async def test_another_embedder_gets_nothing_of_the_one_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the key, which belongs to another server, nor the model; the same kind named in code gets both."""
+    folder = tmp_path / ".agenthood"
+    folder.mkdir()
+    with serve() as server:
+        configured = {"kind": "openai", "apiKey": "sk-not-for-you", "model": "m", "baseUrl": server.base_url}
+        (folder / "config.json").write_text(json.dumps({"embedder": configured}))
+        monkeypatch.setenv("OLLAMA_HOST", server.base_url.removesuffix("/v1"))
+        async with opened(tmp_path, "ollama"):
+            pass
+        assert server.requests
+        assert {request["model"] for request in server.requests} == {"nomic-embed-text"}
+        assert not any("Authorization" in headers for headers in server.headers)
+        server.headers.clear()
+        async with opened(tmp_path, "openai"):
+            assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-not-for-you"}
 
 
 async def test_settings_reach_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
