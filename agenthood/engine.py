@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from agenthood.errors import EmbeddingError, EmbeddingSpaceError, InvalidInputError
+from agenthood.errors import EmbeddingError, EmbeddingSpaceError, InvalidInputError, StoreError
 from agenthood.formats import EPISODE, parse_time, storable
 from agenthood.learning import forgetting, migration, transfer
 from agenthood.learning.index import EmbeddingIndex
@@ -156,8 +156,17 @@ class AsyncHood:
         )
         self._recaller = Recaller(self.store, self.index, self.space)
         self._recall_threshold = settings.recall_threshold
+        if self._start_migration:
+            await self._finish_forgetting()
         if self._start_migration and not await migration.is_current(self.store, self.index):
             self.migration = await self._migrate(seconds=self._migration_seconds)
+
+    async def _finish_forgetting(self) -> None:
+        """Finish what a killed `forget` left; where that cannot be done now, the next start tries again."""
+        try:
+            await forgetting.finish(self.store, residual=self.residual)
+        except StoreError as exc:
+            _log.warning("an interrupted forget could not be finished: %s", exc)
 
     async def _verify(self) -> None:
         """Ask a model whose answers may have changed; one that cannot be reached now is asked at first use."""
@@ -396,7 +405,8 @@ class AsyncHood:
         )
 
     async def maintain(self) -> MaintenanceReport:
-        """Finish the index, compact every collection, and remove versions older than ten minutes."""
+        """Finish a forget and the index, compact every collection, and remove versions older than ten minutes."""
+        await self._finish_forgetting()
         migrated = None
         if not await migration.is_current(self.store, self.index):
             migrated = self.migration = await self._migrate()

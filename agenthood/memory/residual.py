@@ -17,7 +17,7 @@ from agenthood.redaction import redact
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 DECAY_PER_DAY = 0.9
 PRUNE_LINE = 0.1
@@ -25,6 +25,10 @@ MAX_SIGNALS = 1_000
 MAX_SIGNAL_CHARACTERS = 4_000
 MAX_HINT_LINES = 10
 MAX_HINT_CHARACTERS = 500
+LOCK_SECONDS = 10.0
+"""How long a change waits for another holder of the file's lock."""
+BRIEF_LOCK_SECONDS = 2.0
+"""The same for an engine at work, which others wait for in turn."""
 
 _DAY = 86_400.0
 _VERSION = 1
@@ -62,6 +66,9 @@ class ResidualMemory:
 
     Any number of threads and processes may use the same file: each change is read, made and written under
     a lock. A file that is not ours or is damaged is moved aside, with a warning, and memory starts empty.
+
+    Every call waits for the disk, and a change for the lock: from an event loop call it in a thread, such as
+    `await asyncio.to_thread(memory.record_many, scored, timeout=BRIEF_LOCK_SECONDS)`.
     """
 
     def __init__(
@@ -94,9 +101,18 @@ class ResidualMemory:
         return self.record_many([(signal, score)], at=at)[_checked_signal(signal)]
 
     def record_many(
-        self, scored: Iterable[tuple[str, float]], *, at: datetime | None = None
+        self,
+        scored: Iterable[tuple[str, float]],
+        *,
+        at: datetime | None = None,
+        timeout: float = LOCK_SECONDS,
     ) -> dict[str, float]:
         """Same as `record` for many, in order, in one write; all are refused if one is.
+
+        Args:
+            scored: signals with scores, as `record` takes them.
+            at: as `record`, for all of them.
+            timeout: seconds to wait for another holder of the lock.
 
         Returns:
             The weight of each signal after all changes, by (redacted) signal.
@@ -109,7 +125,7 @@ class ResidualMemory:
         moment = self._moment(at)
         if not checked:
             return {}
-        with locked(self._path):
+        with locked(self._path, timeout=timeout):
             signals = self._read()
             for signal, score in checked:
                 _apply(signals, signal, score, moment)
@@ -118,8 +134,12 @@ class ResidualMemory:
             signal: signals[signal].weight_at(moment) if signal in signals else 0.0 for signal, _ in checked
         }
 
-    def decay(self, at: datetime | None = None) -> int:
+    def decay(self, at: datetime | None = None, *, timeout: float = LOCK_SECONDS) -> int:
         """Drop the signals that have faded to 0.1 or less; calling it often or never changes no weight.
+
+        Args:
+            at: the moment to look from, aware; None for now.
+            timeout: seconds to wait for another holder of the lock.
 
         Returns:
             How many signals were dropped.
@@ -131,7 +151,7 @@ class ResidualMemory:
         moment = self._moment(at)
         if not self._path.exists():
             return 0
-        return self._drop(lambda _, stored: _is_faded(stored.weight_at(moment)))
+        return self._drop(lambda _, stored: _is_faded(stored.weight_at(moment)), timeout=timeout)
 
     def get_active(self, limit: int | None = None, at: datetime | None = None) -> list[Signal]:
         """The signals that have not faded, strongest first, ties by text.
@@ -170,11 +190,14 @@ class ResidualMemory:
                 break
         return "\n".join(lines)
 
-    def forget(self, what: str | Callable[[str], bool]) -> int:
+    def forget(
+        self, what: str | Collection[str] | Callable[[str], bool], *, timeout: float = LOCK_SECONDS
+    ) -> int:
         """Remove signals, also from what damaged files and killed writers left beside the file.
 
         Args:
-            what: a signal, or a function that says of a signal whether it goes.
+            what: a signal, several, or a function that says of a signal whether it goes.
+            timeout: seconds to wait for another holder of the lock.
 
         Returns:
             How many signals were removed.
@@ -185,14 +208,20 @@ class ResidualMemory:
         if not self._path.parent.is_dir():
             return 0
         if callable(what):
-            return self._drop(lambda text, _: what(text), forget=True)
-        wanted = {what, redact(what)}
-        return self._drop(lambda text, _: text in wanted, forget=True, texts=wanted)
+            return self._drop(lambda text, _: what(text), forget=True, timeout=timeout)
+        texts = (what,) if isinstance(what, str) else what
+        wanted = {*texts, *map(redact, texts)}
+        return self._drop(lambda text, _: text in wanted, forget=True, texts=wanted, timeout=timeout)
 
     def _drop(
-        self, goes: Callable[[str, _Stored], bool], *, forget: bool = False, texts: Iterable[str] = ()
+        self,
+        goes: Callable[[str, _Stored], bool],
+        *,
+        timeout: float,
+        forget: bool = False,
+        texts: Iterable[str] = (),
     ) -> int:
-        with locked(self._path):
+        with locked(self._path, timeout=timeout):
             signals = self._read()
             gone = {text for text, stored in signals.items() if goes(text, stored)}
             if gone:
