@@ -15,6 +15,7 @@ ReceiptStatus: TypeAlias = Literal["stored", "merged", "pending", "skipped", "re
 Trend: TypeAlias = Literal["rising", "stable", "falling"]
 Scoring: TypeAlias = Literal["calibrated", "cosine", "squared_l2"]
 
+SCORINGS: tuple[Scoring, ...] = ("calibrated", "cosine", "squared_l2")
 KINDS: tuple[Kind, ...] = ("learned", "antipattern")
 UNKNOWN = "unknown"
 """The member or skill of an episode that names none."""

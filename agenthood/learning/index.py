@@ -18,7 +18,7 @@ from agenthood.learning.calibration import Calibration, match_score
 from agenthood.learning.lessons import lesson_key
 from agenthood.learning.rules import MATCH_THRESHOLD, candidate_keys, choose_key
 from agenthood.learning.similar import Lowest, pairs_above
-from agenthood.records import Kind, PatternMatch, Scoring
+from agenthood.records import SCORINGS, Kind, PatternMatch, Scoring
 from agenthood.stores.base import SHARED, Collection, Hit, Record, Vector, VectorField
 from agenthood.stores.filters import AllOf, Equals, Filter, where
 from agenthood.stores.validation import vector_reason
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LEXICAL_SPACE = LexicalEmbedder().space
 PATTERN_TYPE = "learned_pattern"
 _CANDIDATES = 50
+_MOST_HITS = 10_000
 # The nearest pattern decides; the ones after it only count if its lesson has gone meanwhile.
 _NEAREST = 3
 _MANY = 64
@@ -272,13 +273,20 @@ class EmbeddingIndex:
             StoreError: the store could not be searched.
         """
         queries = np.asarray(embedding, dtype=np.float32)
-        if not np.isfinite(threshold):
-            raise InvalidInputError(f"threshold {threshold!r} is no finite number: give one like 0.85")
+        given: object = threshold
+        if not isinstance(given, int | float) or not np.isfinite(given):
+            raise InvalidInputError(f"threshold {threshold!r:.80} is no finite number: give one like 0.85")
+        if scoring not in SCORINGS:
+            raise InvalidInputError(f"scoring {scoring!r:.80} is none of {', '.join(map(repr, SCORINGS))}")
         named = {"kind": kind, "member": member, "skill": skill}
         fields = {name: value for name, value in named.items() if value is not None}
         condition = self._typed(fields) if any_space else self.condition(fields)
         hits = await self._store.query(
-            self.main, np.atleast_2d(queries), condition=condition, limit=limit, unit=not any_space
+            self.main,
+            np.atleast_2d(queries),
+            condition=condition,
+            limit=min(limit, _MOST_HITS),
+            unit=not any_space,
         )
         found = [self._matches(row, threshold, scoring) for row in hits]
         return found[0] if queries.ndim == 1 else found

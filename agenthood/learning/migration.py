@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from agenthood.stores.base import VectorStore
 
 # Small first, so that a slow embedder gets something done within a bounded start; then larger, for fewer commits.
-_FIRST_BATCH = 64
+_FIRST_BATCH = 16
 _LARGEST_BATCH = 2_048
 # With more lessons since the marker than this, a whole run, which renews it, costs less than the starts to come.
 _MANY_RECENT = 1_000
@@ -56,11 +56,14 @@ class Marker:
         space: the embedding space it speaks of; the TypeScript program's markers name none.
         migrated_at: ISO 8601 time of the check that found nothing missing.
         lessons: how many lessons there were.
+        excess: how many more long-term rows of lessons there were than index rows: duplicates, unusable
+            ones. Learning and forgetting change both by one; None in markers of other programs.
     """
 
     space: str | None
     migrated_at: str
     lessons: int
+    excess: int | None = None
 
 
 async def read_marker(store: VectorStore) -> Marker | None:
@@ -74,6 +77,7 @@ async def read_marker(store: VectorStore) -> Marker | None:
         space if isinstance(space, str) else None,
         str(body.get("migratedAt", record.created_at)),
         lessons if isinstance(lessons, int) else 0,
+        excess if isinstance(excess := body.get("excess"), int) else None,
     )
 
 
@@ -84,6 +88,7 @@ def marker_record(marker: Marker) -> Record:
         "migratedAt": marker.migrated_at,
         "migrated": marker.lessons,
         "space": marker.space,
+        "excess": marker.excess,
     }
     return Record(INDEX_VERSION_KEY, dumps(body), {"type": "index_version"}, marker.migrated_at)
 
@@ -93,8 +98,8 @@ async def is_current(store: VectorStore, index: EmbeddingIndex) -> bool:
     marker = await read_marker(store)
     if marker is None or marker.space != str(index.space):
         return False
-    if await store.count(index.main, index.condition({})) < marker.lessons:
-        return False  # somebody has removed rows or the table, or lessons were forgotten
+    if await _excess(store, index) != marker.excess:
+        return False  # rows came from or went to somewhere else, whatever their dates
     book = LessonBook()
     recent = AllOf((LESSON_ROWS, AtLeast("created_at", marker.migrated_at)))
     async for batch in store.scan(SHARED, condition=recent):
@@ -107,6 +112,11 @@ async def is_current(store: VectorStore, index: EmbeddingIndex) -> bool:
     rows = await store.get(index.main, [PATTERN + key for p in book.lessons for key in candidate_keys(p)])
     indexed = {row.content for row in rows.values() if row.metadata.get("space") == str(index.space)}
     return all(storable(pattern) in indexed for pattern in book.lessons)
+
+
+async def _excess(store: VectorStore, index: EmbeddingIndex) -> int:
+    indexed = await store.count(index.main, index.condition({}))
+    return await store.count(SHARED, LESSON_ROWS) - indexed
 
 
 async def reindex_legacy_patterns(
@@ -123,7 +133,7 @@ async def reindex_legacy_patterns(
         store: the store.
         index: the pattern index to fill.
         space: what embeds.
-        seconds: stop after the batch that passes this much wall time; None runs to the end.
+        seconds: how long embedding may take, from when the lessons are read; None runs to the end.
         on_progress: called with (embedded, to embed) after each batch.
 
     Returns:
@@ -149,7 +159,8 @@ class _Run:
         self._index = index
         self._space = space
         self.started = time.monotonic()
-        self._deadline = None if seconds is None else self.started + seconds
+        self._seconds = seconds
+        self._deadline: float | None = None
         self._began_at: datetime = utc_now()
         self.report = MigrationReport(str(index.space))
 
@@ -165,6 +176,8 @@ class _Run:
             unusable=book.unusable,
             complete=not missing,
         )
+        if self._seconds is not None:  # from here, or a large store would never get further than reading
+            self._deadline = time.monotonic() + self._seconds
         start, size = 0, _FIRST_BATCH
         while start < len(missing):
             if start and self._deadline is not None and time.monotonic() > self._deadline:
@@ -196,8 +209,9 @@ class _Run:
 
     async def _finish(self, lessons: int) -> None:
         """Write the marker last; as an upsert it collapses the several that the TypeScript program leaves."""
-        marker = Marker(str(self._index.space), iso(self._began_at), lessons)
         async with self._store.exclusive():
+            excess = await _excess(self._store, self._index)
+            marker = Marker(str(self._index.space), iso(self._began_at), lessons, excess)
             await self._store.upsert(SHARED, [marker_record(marker)])
 
 

@@ -13,11 +13,11 @@ from agenthood.errors import EmbeddingError, EmbeddingSpaceError, InvalidInputEr
 from agenthood.formats import storable, unstorable_reason
 from agenthood.learning.lessons import lesson_from, lesson_of_row
 from agenthood.learning.ranking import Corpus, best_bm25, bm25, coverage, frequencies
-from agenthood.records import KINDS, Kind, Lesson, Recall, RecalledLesson, Scoring
-from agenthood.stores.base import SHARED
+from agenthood.records import KINDS, SCORINGS, Kind, Lesson, Recall, RecalledLesson, Scoring
+from agenthood.stores.base import SHARED, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agenthood.learning.index import Candidate, EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
@@ -27,11 +27,11 @@ RECALL_THRESHOLD = 0.7
 """Match score from which a lesson is shown: one unrelated pair in a hundred reaches it, most reworded ones do."""
 
 _LOOKED_AT = 50
+_MOST_LOOKED_AT = 2_000
 # So many records that hold a term are looked at. If there are more, how many hold each term is told from these:
 # exact for rare terms, whose records rank first, and too low for common ones, which hardly count.
 _HOLDERS = 500
 _MOST_TERMS = 32
-_SCORINGS = ("calibrated", "cosine", "squared_l2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Query:
 
     Attributes:
         text: the text to find lessons for.
-        limit: how many lessons at most; at most 0 gives none.
+        limit: how many lessons at most, up to 2,000; at most 0 gives none.
         member: whose lessons come first; others' follow.
         skill: only lessons of this skill.
         kind: only lessons of this kind.
@@ -66,11 +66,13 @@ class Query:
             raise InvalidInputError(f"there is nothing to recall for in {self.text!r:.80}: give a text")
         if reason := unstorable_reason(self.text):
             raise InvalidInputError(f"the text cannot be searched for: {reason}")
+        if not isinstance(self.limit, int) or isinstance(self.limit, bool):
+            raise InvalidInputError(f"limit {self.limit!r:.80} is no whole number: give one like 5")
         if self.kind is not None and self.kind not in KINDS:
             raise InvalidInputError(f"kind {self.kind!r} is none of {', '.join(map(repr, KINDS))}")
-        if self.scoring not in _SCORINGS:
-            raise InvalidInputError(f"scoring {self.scoring!r} is none of {', '.join(map(repr, _SCORINGS))}")
-        if not -4 <= self.threshold <= 1:  # noqa: PLR2004  1 - squared l2 of unit vectors reaches -3
+        if self.scoring not in SCORINGS:
+            raise InvalidInputError(f"scoring {self.scoring!r} is none of {', '.join(map(repr, SCORINGS))}")
+        if not _is_number(self.threshold) or not -4 <= self.threshold <= 1:  # noqa: PLR2004  1 - l2 squared reaches -3
             raise InvalidInputError(f"threshold {self.threshold!r} is out of range: give one like 0.7")
 
     @property
@@ -135,22 +137,40 @@ class Recaller:
         return vector, ""
 
     async def _find(self, query: Query, words: Sequence[str], vector: Vector | None) -> _Found:
-        wording = lexical_vectors([query.text])
-        holders, (near, *_), records = await asyncio.gather(
-            self._index.search_terms(words, fields=query.fields, limit=_HOLDERS),
-            self._index.candidates(vector, wording, fields=query.fields, limit=_LOOKED_AT),
-            self._index.count(query.fields),
-        )
-        corpus = Corpus(records, 1.0, frequencies(words, [(row.terms or "").split(" ") for row in holders]))
-        known = {candidate.record.id for candidate in near}
+        looked_at = min(max(_LOOKED_AT, query.limit), _MOST_LOOKED_AT)
+        records = await self._index.count(query.fields)
+        near, holders = await self._look(query.text, query.fields, words, vector, looked_at)
+        if query.member is not None and records > looked_at:
+            # One's own come first, so they must not be hidden by many of others that are as good.
+            own = query.fields | {"member": query.member}
+            own_near, own_holders = await self._look(query.text, own, words, vector, looked_at)
+            near, holders = near | own_near, holders | own_holders
+        corpus = Corpus(records, 1.0, frequencies(words, map(_terms_of, holders.values())))
         weights = {
-            row.id: math.fsum(map(corpus.idf, set(words) & set((row.terms or "").split(" "))))
-            for row in holders
+            id_: math.fsum(map(corpus.idf, set(words).intersection(_terms_of(row))))
+            for id_, row in holders.items()
         }
-        best = sorted(weights, key=lambda id_: (-weights[id_], id_))[:_LOOKED_AT]
-        near += await self._index.compare([id_ for id_ in best if id_ not in known], vector, wording[0])
-        lengths = [len(_terms_of(candidate)) for candidate in near]
-        return _Found(near, replace(corpus, average_length=sum(lengths) / max(1, len(lengths))))
+        best = sorted(weights, key=lambda id_: (-weights[id_], id_))[:looked_at]
+        if query.member is not None:
+            best += [id_ for id_ in weights if holders[id_].metadata.get("member") == query.member][
+                :looked_at
+            ]
+        missing = [id_ for id_ in dict.fromkeys(best) if id_ not in near]
+        compared = await self._index.compare(missing, vector, lexical_vectors([query.text])[0])
+        candidates = [*near.values(), *compared]
+        lengths = [len(_terms_of(candidate.record)) for candidate in candidates]
+        average = sum(lengths) / max(1, len(lengths))
+        return _Found(candidates, replace(corpus, average_length=average))
+
+    async def _look(
+        self, text: str, fields: Mapping[str, str], words: Sequence[str], vector: Vector | None, limit: int
+    ) -> tuple[dict[str, Candidate], dict[str, Record]]:
+        """The nearest patterns by meaning and wording, and those that hold a term, by row id."""
+        (near, *_), holders = await asyncio.gather(
+            self._index.candidates(vector, lexical_vectors([text]), fields=fields, limit=limit),
+            self._index.search_terms(words, fields=fields, limit=max(_HOLDERS, limit)),
+        )
+        return {one.record.id: one for one in near}, {row.id: row for row in holders}
 
     async def _lessons(self, candidates: Sequence[Candidate]) -> dict[str, Lesson]:
         """Pattern row id -> its lesson, for the rows whose lesson is still there with the same text."""
@@ -182,7 +202,7 @@ class Recaller:
             if similarity < query.threshold:
                 missed.append(similarity)
                 continue
-            keyword = bm25(words, _terms_of(candidate), found.corpus)
+            keyword = bm25(words, _terms_of(candidate.record), found.corpus)
             relevance = coverage(candidate.semantic, keyword, best, q50)
             shown.append(_recalled(lesson, similarity, relevance, semantic=candidate.semantic is not None))
         return shown, missed
@@ -195,8 +215,12 @@ class Recaller:
         )
 
 
-def _terms_of(candidate: Candidate) -> list[str]:
-    return (candidate.record.terms or "").split(" ")
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _terms_of(record: Record) -> list[str]:
+    return (record.terms or "").split(" ")
 
 
 def _others(query: Query, lesson: RecalledLesson) -> bool:

@@ -234,3 +234,30 @@ async def test_the_block_names_the_lessons(tmp_path: Path) -> None:
     assert len(found.to_prompt(max_bytes=600).encode()) <= 600
     assert found.to_dict()["lessons"][0]["text"] == TEXTS[0]
     assert list(found[0:2]) == list(found)[0:2]
+
+
+async def test_ones_own_lesson_is_not_hidden_by_many_others(tmp_path: Path) -> None:
+    """With more equally good lessons of others than are looked at, one's own still comes first."""
+    async with opened(tmp_path) as hood:
+        await hood.learn_many([good("restarted the build", member=f"m{n:03d}") for n in range(120)])
+    async with opened(tmp_path) as hood:
+        for member in ("m000", "m119"):
+            found = await hood.recall("restarted the build", member=member, limit=3)
+            assert found[0].member == member
+
+
+async def test_a_large_limit_is_met(tmp_path: Path) -> None:
+    """A limit above the usual number of candidates looks at as many as it asks for."""
+    async with opened(tmp_path) as hood:
+        await hood.learn_many([good("restarted the build", member=f"m{n:03d}") for n in range(120)])
+        assert len(await hood.recall("restarted the build", limit=110)) == 110
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"limit": "5"}, {"limit": True}, {"threshold": "0.5"}, {"scoring": "bogus"}]
+)
+async def test_wrong_options_are_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    """An option that cannot be used is refused by name."""
+    async with opened(tmp_path) as hood:
+        with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+            await hood.recall("restarted the build", **wrong)
