@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from filelock import FileLock
 
 import agenthood
 from agenthood.embedding.testing import HashedEmbedder
+from agenthood.errors import InvalidInputError, StoreUnavailableError
 from agenthood.formats import hash_pattern
+from agenthood.memory.residual import BRIEF_LOCK_SECONDS
 from agenthood.stores.base import SHARED, Record
 from hoods import bad, bodies, files_with, good, opened, shared_rows, small
 
@@ -177,3 +182,48 @@ async def test_forgetting_again_learns_again(tmp_path: Path) -> None:
         again = await hood.learn(SECRET, score=0.9)
         assert (again.status, again.id, again.evidence) == ("stored", receipt.id, 1)
         assert len(await hood.recall(SECRET)) == 1
+
+
+async def test_signals_of_merged_rewordings_go(tmp_path: Path) -> None:
+    """Residual memory forgets every wording the lesson was learned from, though the episodes stay."""
+    reworded = f"{SECRET}!"
+    async with opened(tmp_path, small()) as hood:
+        receipts = await hood.learn_many([good(SECRET), good(reworded), good(KEPT)])
+        assert receipts[1].id == receipts[0].id
+        done = await hood.forget(receipts[0].id or "")
+        assert (done.signals, done.episodes) == (2, ())
+        assert [signal.text for signal in hood.residual.get_active()] == [KEPT]
+
+
+async def test_a_locked_residual_memory_stops_it_before_anything_is_changed(tmp_path: Path) -> None:
+    """The event loop goes on meanwhile, the wait is short, and the lesson is still there whole."""
+    async with opened(tmp_path) as hood:
+        receipt = await hood.learn(SECRET, score=0.9)
+        with FileLock(tmp_path / ".agenthood" / "residual.json.lock"):
+            slowest = asyncio.create_task(_slowest_turn())
+            with pytest.raises(StoreUnavailableError, match=r"residual\.json"):
+                await hood.forget(receipt.id or "")
+            slowest.cancel()
+            assert await slowest < BRIEF_LOCK_SECONDS / 2
+        assert [lesson.text for lesson in await hood.recall(SECRET)] == [SECRET]
+        assert (await hood.forget(receipt.id or "")).signals == 1
+
+
+async def _slowest_turn() -> float:
+    """How long, in seconds, the event loop kept others waiting at most, until this is cancelled."""
+    slowest = 0.0
+    try:
+        while True:
+            start = time.monotonic()
+            await asyncio.sleep(0.01)
+            slowest = max(slowest, time.monotonic() - start)
+    except asyncio.CancelledError:
+        return slowest
+
+
+@pytest.mark.parametrize("id_", [["ltm:learnings/v1:a"], None, 5, b"ltm:learnings/v1:a"])
+async def test_an_id_that_is_no_text_is_refused(tmp_path: Path, id_: Any) -> None:
+    """A list given as one id is told what to do."""
+    async with opened(tmp_path) as hood:
+        with pytest.raises(InvalidInputError, match=r"forget\(\*ids\)"):
+            await hood.forget(id_)

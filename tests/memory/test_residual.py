@@ -7,15 +7,21 @@ import logging
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agenthood.errors import InvalidInputError, StoreUnavailableError
 from agenthood.memory.residual import ResidualMemory, Signal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 START = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -213,6 +219,31 @@ def test_forget_by_text_or_by_rule(memory: ResidualMemory) -> None:
     assert memory.forget("one") == 1
     assert memory.forget("absent") == 0
     assert memory.forget(lambda text: text.startswith("drop")) == 2
+    assert memory.get_active() == [Signal("keep", 0.5)]
+
+
+def test_many_are_forgotten_at_once(memory: ResidualMemory) -> None:
+    """A collection of texts, of which some need not be there."""
+    memory.record_many([("keep", 0.5), ("one", 0.5), ("two", 0.5)])
+    assert memory.forget({"one", "two", "absent"}) == 2
+    assert memory.forget([]) == 0
+    assert memory.get_active() == [Signal("keep", 0.5)]
+
+
+def test_a_wait_for_the_lock_is_as_short_as_wanted(memory: ResidualMemory, path: Path) -> None:
+    """Every change takes a timeout; another holder keeps it waiting no longer."""
+    memory.record("keep", 0.5)
+    changes: list[Callable[[], object]] = [
+        lambda: memory.record_many([("a", 0.5)], timeout=0.05),
+        lambda: memory.forget("a", timeout=0.05),
+        lambda: memory.decay(timeout=0.05),
+    ]
+    with FileLock(f"{path}.lock"):
+        for change in changes:
+            start = time.monotonic()
+            with pytest.raises(StoreUnavailableError, match=r"0\.05 s"):
+                change()
+            assert time.monotonic() - start < 2
     assert memory.get_active() == [Signal("keep", 0.5)]
 
 
