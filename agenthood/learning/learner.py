@@ -18,7 +18,7 @@ from agenthood.learning.batch import Batch, Embedded, Known
 from agenthood.learning.intake import Intake, take_in
 from agenthood.learning.lessons import lesson_id, lesson_of_row, lesson_record
 from agenthood.learning.tally import Tally, read_tally
-from agenthood.memory.residual import MAX_SIGNAL_CHARACTERS
+from agenthood.memory.residual import BRIEF_LOCK_SECONDS, MAX_SIGNAL_CHARACTERS
 from agenthood.records import KINDS, EvalResult, LearnerStatus, Receipt
 from agenthood.stores.base import SHARED, Collection, Record
 
@@ -126,10 +126,11 @@ class EpisodeLearner:
             known, tally = await asyncio.gather(self._look_up(lasting, embedded), read_tally(self._store))
             batch = Batch(known, embedded, self._index, threshold=self._threshold, now=self._clock())
             receipts = [batch.decide(intake) for intake in intakes]
-            for intake in intakes:
+            news = [one for one, receipt in zip(intakes, receipts, strict=True) if _is_news(one, receipt)]
+            for intake in news:
                 tally.count(intake, batch.now)
             unindexed = await self._write(batch, tally)
-        await self._reinforce(intakes)
+        await self._reinforce(news)
         if not unindexed:
             return receipts
         return [
@@ -220,19 +221,25 @@ class EpisodeLearner:
             raise StoreError(f"the store refused {result.rejected[0].id!r:.120}: {result.rejected[0].reason}")
 
     async def _reinforce(self, intakes: Sequence[Intake]) -> None:
-        if self._residual is None:
-            return
         signals = [
             (i.episode, i.mean if i.kind == "learned" else i.mean - 1)
             for i in intakes
             if i.kind
             and len(i.episode) <= MAX_SIGNAL_CHARACTERS  # a longer text is no hint, and would be refused
         ]
+        if self._residual is None or not signals:
+            return
         try:
-            self._residual.record_many(signals)
+            # In a thread, as another process may hold the file, and briefly: the caller's run waits for it.
+            await asyncio.to_thread(self._residual.record_many, signals, timeout=BRIEF_LOCK_SECONDS)
         except (AgenthoodError, OSError) as exc:
             # Residual memory only hints; the lesson itself is stored already.
             _log.warning("residual memory was not updated: %s", exc)
+
+
+def _is_news(intake: Intake, receipt: Receipt) -> bool:
+    """Whether an episode counts: neither refused nor evidence for its lesson already."""
+    return receipt.status != "rejected" and (intake.kind is None or receipt.status != "skipped")
 
 
 def _rows_under(keys: Iterable[Sequence[str]]) -> list[str]:

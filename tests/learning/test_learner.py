@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from agenthood.block import render_block
 from agenthood.embedding.lexical import lexical_vectors
 from agenthood.embedding.testing import HashedEmbedder
 from agenthood.errors import EmbeddingResponseError
+from agenthood.files import locked
 from agenthood.formats import hash_pattern, pattern_text
 from agenthood.learning.index import IndexEntry
 from agenthood.learning.learner import EpisodeLearner
@@ -475,6 +479,48 @@ async def test_long_episodes_do_not_cost_the_others_their_signals(tmp_path: Path
     async with opened(tmp_path) as hood:
         await hood.learn_many([good("short one"), good("long " * 2_000), good("another thing done")])
         assert {signal.text for signal in hood.residual.get_active()} == {"short one", "another thing done"}
+
+
+async def test_only_what_was_taken_in_is_counted_and_reinforced(tmp_path: Path) -> None:
+    """An episode refused, or evidence already, changes neither the counts nor its signal."""
+    async with opened(tmp_path, small()) as hood:
+        id_ = await hood.episodic.record(TEXT)
+        once = EvalResult(TEXT, {"score": 0.85}, member="a", skill="b:c", episode_id=id_)
+        taken = EvalResult("taken by another", {"score": 0.85}, member="a", skill="b:c")
+        refused = replace(taken, member="a:b", skill="c")
+        await hood.learner.learn_many([taken, once])
+        before = await hood.learner.get_status(), hood.residual.get_active()
+        receipts = await hood.learner.learn_many([refused, once, refused])
+        assert [receipt.status for receipt in receipts] == ["rejected", "skipped", "rejected"]
+        after = await hood.learner.get_status(), hood.residual.get_active()
+    assert after[0] == before[0]
+    assert after[0].members == {"a": 2}
+    assert [one.text for one in after[1]] == [one.text for one in before[1]]
+    assert all(new.weight <= old.weight for new, old in zip(after[1], before[1], strict=True))
+
+
+async def test_a_held_residual_file_holds_up_neither_the_loop_nor_the_lesson(tmp_path: Path) -> None:
+    """While another holds its lock, learning stores the lesson within a few seconds and the loop goes on turning."""
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        while True:
+            before = monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, monotonic() - before)
+
+    async with opened(tmp_path) as hood:
+        await hood.learn("warmed up", score=0.9)
+        with locked(tmp_path / ".agenthood" / "residual.json"):
+            ticking, began = asyncio.create_task(tick()), monotonic()
+            receipt = await hood.learn(TEXT, score=0.9)
+            took = monotonic() - began
+            ticking.cancel()
+        assert {signal.text for signal in hood.residual.get_active()} == {"warmed up"}
+    assert receipt.status == "stored"
+    assert took < 8
+    assert longest < 1
 
 
 async def test_an_unusable_row_is_never_overwritten(tmp_path: Path) -> None:
