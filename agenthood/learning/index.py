@@ -34,8 +34,8 @@ LEXICAL_SPACE = LexicalEmbedder().space
 PATTERN_TYPE = "learned_pattern"
 _CANDIDATES = 50
 _MOST_HITS = 10_000
-# The nearest pattern decides; the ones after it only count if its lesson has gone meanwhile.
-_NEAREST = 3
+# The nearest pattern decides, unless its lesson has gone meanwhile or says the opposite.
+_NEAREST = 8
 _MANY = 64
 
 
@@ -355,7 +355,10 @@ class EmbeddingIndex:
             threshold: match score in [0, 1].
         """
         if len(words) < _MANY:
-            return await self.candidates(semantic, words, fields=fields, limit=_NEAREST)
+            near = await self.candidates(semantic, words, fields=fields, limit=_NEAREST)
+            # If so many are alike, there may be more, and not the nearest may be the one that fits.
+            if all(sum(c.score(self.calibration) >= threshold for c in some) < _NEAREST for some in near):
+                return near
         lowest = Lowest.of(self.calibration, threshold)
         found: list[dict[str, tuple[float, float]]] = [{} for _ in words]
         if not self._lexical_only:
