@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +17,8 @@ from agenthood.errors import (
     EmbeddingSpaceError,
     InvalidInputError,
 )
-from agenthood.formats import LTM, dumps, loads_object, utc_now
 from agenthood.learning.calibration import LEXICAL, Calibration, reference_texts
-from agenthood.memory.long_term import long_term_record
-from agenthood.stores.base import SHARED
+from agenthood.learning.space_record import SpaceRecord, read_space, write_space
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +40,7 @@ _log = logging.getLogger("agenthood")
 class ActiveSpace:
     """Wraps an embedder: the first call makes or checks the space's record on the store.
 
-    The record lives in long-term memory under `spaces/{fingerprint}`: the canary's vector and the calibration.
+    The record has the canary's vector and the calibration; see `space_record`.
     """
 
     def __init__(self, embedder: Embedder, store: VectorStore) -> None:
@@ -88,7 +86,7 @@ class ActiveSpace:
     async def load_calibration(self) -> None:
         """Read the calibration from the store, without asking the model."""
         if self.calibration is None:
-            self._adopt(await self._record())
+            self.calibration = (await read_space(self._store, self.space)).calibration
 
     async def check(self) -> None:
         """Make sure, once, that the model still answers as it did; a pinned one cannot do otherwise.
@@ -107,65 +105,38 @@ class ActiveSpace:
             if self._ready:
                 return
             record = await self._checked()
-            if (
-                self.calibration is None
-                and not self._adopt(record)
-                and time.monotonic() >= self._calibrate_at
-            ):
-                record["calibration"] = await self._calibrate()
-                await self._save(record)
+            self.calibration = self.calibration or record.calibration
+            if self.calibration is None and time.monotonic() >= self._calibrate_at:
+                await self._calibrate()
                 self._calibrate_at = time.monotonic() + CALIBRATION_PAUSE
             self._ready = self.calibration is not None
 
-    async def _checked(self) -> dict[str, Any]:
+    async def _checked(self) -> SpaceRecord:
         """The space's record, with the canary's first vector."""
-        record = await self._record()
-        if self._same or (record.get("canary") and self.embedder.pinned):
+        record = await read_space(self._store, self.space)
+        if self._same or (record.canary is not None and self.embedder.pinned):
             return record
         canary = (await self._ask([CANARY]))[0]
-        if record.get("canary"):
-            self._compare(canary, record)
-        else:
-            record |= {"space": str(self.space), "canary": [round(float(x), 6) for x in canary]}
-            await self._save(record)
+        if record.canary is None:
+            record = await write_space(self._store, self.space, SpaceRecord(canary))
+        self._compare(canary, record)
         self._same = True
         return record
 
-    async def _record(self) -> dict[str, Any]:
-        found = await self._store.get(SHARED, [self._id])
-        return loads_object(found[self._id].content) if self._id in found else {}
-
-    @property
-    def _id(self) -> str:
-        return f"{LTM}spaces/{self.space}"
-
-    def _adopt(self, record: dict[str, Any]) -> bool:
-        stored = record.get("calibration")
-        if stored:
-            try:
-                self.calibration = Calibration.from_json(dumps(stored))
-            except InvalidInputError as exc:
-                _log.warning("the calibration of %s is unreadable and is fitted anew: %s", self.space, exc)
-        return self.calibration is not None
-
-    def _compare(self, canary: Vectors, record: dict[str, Any]) -> None:
-        first = record["canary"]
-        if len(first) != len(canary) or not float(np.dot(first, canary)) >= CANARY_COSINE:
+    def _compare(self, canary: Vectors, record: SpaceRecord) -> None:
+        if record.canary is None or not float(np.dot(record.canary, canary)) >= CANARY_COSINE:
             raise EmbeddingSpaceError(
                 f"the model behind space {str(self.space)!r} answers differently from when the space was created, so "
                 "its vectors no longer compare: give the changed model a new revision (setting embedder.revision, or "
                 "AGENTHOOD_EMBED_REVISION) and run `agenthood migrate`, or restore the former model"
             )
 
-    async def _calibrate(self) -> dict[str, Any] | None:
+    async def _calibrate(self) -> None:
+        """Measure the calibration and keep it; where another process has kept one meanwhile, that one counts."""
         try:
-            self.calibration = Calibration.fit(await self._ask(reference_texts()))
+            fitted = Calibration.fit(await self._ask(reference_texts()))
         except (EmbeddingError, InvalidInputError) as exc:
             _log.warning("space %s cannot be calibrated, its scores stay raw: %s", self.space, exc)
-            return None
-        return loads_object(self.calibration.to_json())
-
-    async def _save(self, record: dict[str, Any]) -> None:
-        row = long_term_record(self._id.removeprefix(LTM), record, at=utc_now())
-        async with self._store.exclusive():
-            await self._store.upsert(SHARED, [row])
+            return
+        record = await write_space(self._store, self.space, SpaceRecord(calibration=fitted))
+        self.calibration = record.calibration

@@ -10,6 +10,7 @@ from agenthood.embedding.testing import HashedEmbedder
 from agenthood.errors import EmbedderUnavailableError, EmbeddingSpaceError
 from agenthood.learning import spaces
 from agenthood.learning.calibration import Calibration, reference_texts
+from agenthood.learning.space_record import SpaceRecord, read_space, write_space
 from hoods import bodies, opened, small
 
 if TYPE_CHECKING:
@@ -128,3 +129,63 @@ async def test_a_failed_calibration_is_not_tried_at_every_call(tmp_path: Path) -
         await hood.recall("login")
         assert embedder.calls == before + 1
     assert spaces.CALIBRATION_PAUSE > 0
+
+
+UNIT = [1.0] + [0.0] * 63
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"canary": 5},
+        {"canary": "abc"},
+        {"canary": ["x"] * 64},
+        {"canary": [None] * 64},
+        {"canary": [[1]] * 64},
+        {"canary": [10**400] * 64},
+        {"canary": [1e300] * 64},
+        {"canary": [0] * 64},
+        {"canary": UNIT[:63]},
+        {"calibration": 5},
+        {"calibration": {"quantiles": "abcd", "texts": "x"}},
+        {"calibration": {"quantiles": [0.1, 0.2], "texts": 455}},
+        {"calibration": {"quantiles": [0.1, 0.2, 0.3, 10**400], "texts": 455}},
+    ],
+    ids=range(13),
+)
+async def test_a_damaged_row_of_a_space_is_made_anew(tmp_path: Path, part: dict[str, object]) -> None:
+    """Its other part stays as it is, and the store works as before."""
+    async with opened(tmp_path, small()) as hood:
+        await hood.learn("fixed the login", score=0.9)
+        key = f"spaces/{hood.index.space}"
+        first = await hood.long_term.retrieve(key)
+        await hood.long_term.store(key, first | part)
+    async with opened(tmp_path, small()) as hood:
+        assert (await hood.recall("fixed the login"))[0].similarity == 1.0
+        assert (await hood.learn("sped up the cache", score=0.9)).status == "stored"
+        assert await hood.long_term.retrieve(key) == first
+
+
+async def test_what_another_process_wrote_first_counts(tmp_path: Path) -> None:
+    """A part that is there is neither replaced nor lost by whoever read the row before."""
+    ours, theirs = Calibration((0.1, 0.2, 0.3, 0.4), 300), Calibration((0.2, 0.3, 0.4, 0.5), 300)
+    async with opened(tmp_path, small()) as hood:
+        store, space = hood.store, hood.index.space
+        canary = (await read_space(store, space)).canary
+        assert canary is not None
+        await write_space(store, space, SpaceRecord(calibration=theirs))
+        written = await write_space(store, space, SpaceRecord(-canary, ours))
+        for record in (written, await read_space(store, space)):
+            assert record.calibration == theirs
+            assert record.canary is not None
+            assert (record.canary == canary).all()
+
+
+async def test_two_that_calibrate_at_once_agree(tmp_path: Path) -> None:
+    """A calibration that fails does not take away the one that succeeded meanwhile."""
+    failing = _NoBulk(dimension=64)
+    async with opened(tmp_path, failing) as one, opened(tmp_path, small()) as other:
+        await other.learn("fixed the login", score=0.9)
+        await one.learn("sped up the cache", score=0.9)
+        assert (await one.status()).calibration is not None
+        assert (await read_space(one.store, one.index.space)).calibration is not None
