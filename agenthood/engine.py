@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
@@ -9,7 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from agenthood.errors import EmbeddingError, EmbeddingSpaceError, InvalidInputError, StoreError
+from agenthood.errors import (
+    AgenthoodError,
+    EmbeddingError,
+    EmbeddingSpaceError,
+    InvalidInputError,
+    StoreError,
+)
 from agenthood.formats import EPISODE, parse_time, storable
 from agenthood.learning import forgetting, migration, transfer
 from agenthood.learning.index import EmbeddingIndex
@@ -410,12 +417,19 @@ class AsyncHood:
         migrated = None
         if not await migration.is_current(self.store, self.index):
             migrated = self.migration = await self._migrate()
-        self.residual.decay()
         done = {
             collection.name: await self.store.maintain(collection)
             for collection in await self.store.collections()
         }
+        await self._decay()
         return MaintenanceReport(done, migrated)
+
+    async def _decay(self) -> None:
+        """Drop faded signals; they only hint, so a file that cannot be used stops nothing."""
+        try:
+            await asyncio.to_thread(self.residual.decay)
+        except (AgenthoodError, OSError) as exc:
+            _log.warning("residual memory was not tidied: %s", exc)
 
     async def export(self, file: TextIO) -> int:
         """Write every lesson, episode and other memory as JSON lines; returns how many lines."""

@@ -168,6 +168,18 @@ async def test_maintenance_finishes_the_index(tmp_path: Path) -> None:
         assert json.dumps(report.to_dict())
 
 
+async def test_maintenance_goes_on_without_residual_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What only hints cannot keep the store from being compacted; the log says what is wrong with it."""
+    async with opened(tmp_path) as hood:
+        (tmp_path / ".agenthood" / "residual.json").mkdir()
+        assert set((await hood.maintain()).collections) == {
+            one.name for one in await hood.store.collections()
+        }
+    assert "residual memory was not tidied" in caplog.text
+
+
 async def test_the_start_can_leave_the_index_alone(tmp_path: Path) -> None:
     """Without the start migration nothing is written by opening but what the store itself needs."""
     async with opened(tmp_path, small(), start_migration=False) as hood:
