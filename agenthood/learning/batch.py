@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 from agenthood.errors import InvalidInputError
 from agenthood.formats import iso, new_episode_id, shown, storable
 from agenthood.learning import rules
+from agenthood.learning.distinct import are_distinct
 from agenthood.learning.index import Candidate, EmbeddingIndex, IndexEntry
-from agenthood.learning.lessons import lesson_from, lesson_id, lesson_of_row
+from agenthood.learning.intake import Lasting
+from agenthood.learning.lessons import lesson_id, lesson_of_row
+from agenthood.learning.placing import Held
 from agenthood.learning.similar import AddedLessons
 from agenthood.memory.episodic import episode_record
-from agenthood.records import KINDS, Lesson, Receipt, ReceiptStatus
+from agenthood.records import Lesson, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Container, Iterable
 
     from agenthood.learning.intake import Intake
     from agenthood.stores.base import Collection, Record, Vector
@@ -41,40 +44,16 @@ class Embedded:
 
 
 @dataclass(slots=True)
-class Known:
+class Known(Held):
     """What the store holds that bears on a batch.
 
     Attributes:
-        taken: lesson id -> pattern text stored there.
-        lessons: lesson id -> lesson.
         candidates: for each episode, the indexed patterns that may match it.
         reason: why the store could not be searched by meaning; empty if it was.
     """
 
-    taken: dict[str, str] = field(default_factory=dict)
-    lessons: dict[str, Lesson] = field(default_factory=dict)
     candidates: list[list[Candidate]] = field(default_factory=list)
     reason: str = ""
-
-    def note(self, rows: Mapping[str, Record]) -> None:
-        """Take long-term rows into account, then the lessons that only a pattern row knows."""
-        for id_, row in rows.items():
-            if not is_pattern_row(row):
-                lesson = lesson_from(row)
-                # A row without a usable pattern still occupies its key: what is there is never overwritten.
-                self.taken[id_] = lesson.pattern if lesson else ""
-                if lesson is not None:
-                    self.lessons[id_] = lesson
-        for row in rows.values():
-            if is_pattern_row(row):
-                self.note_orphan(row)
-
-    def note_orphan(self, row: Record) -> None:
-        """Take a lesson into account that only a pattern row knows; its key is as taken as any other."""
-        orphan = lesson_from(row)
-        if "lesson" not in row.metadata and orphan is not None and orphan.id not in self.taken:
-            self.taken[orphan.id] = orphan.pattern
-            self.lessons[orphan.id] = orphan
 
     def live_lesson(self, candidate: Candidate) -> str | None:
         """The id of the lesson a candidate stands for; None if that has gone or says something else now."""
@@ -83,9 +62,40 @@ class Known:
         return id_ if lesson is not None and storable(lesson.pattern) == candidate.record.content else None
 
 
-def is_pattern_row(row: Record) -> bool:
-    """Whether a row of the shared table is one of the pattern index."""
-    return row.id.startswith("pattern:")
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """An episode that something is learned from, as it is decided on.
+
+    Attributes:
+        intake: the episode.
+        position: which of the batch's embedded episodes it is.
+        episode_id: the id it is recorded under.
+        seen: ISO 8601 time it happened at.
+    """
+
+    intake: Lasting
+    position: int
+    episode_id: str
+    seen: str
+
+
+def draw_ids(
+    moments: Iterable[datetime], taken: Container[str], draw: Callable[[datetime], str] = new_episode_id
+) -> list[str]:
+    """Fresh episode ids, one for each of `moments`, all different and none of them in `taken`.
+
+    Args:
+        moments: when the episodes happened; many may share a moment, and then only six characters tell them apart.
+        taken: ids that others have.
+        draw: makes an id for a moment.
+    """
+    drawn: dict[str, None] = {}
+    for moment in moments:
+        id_ = draw(moment)
+        while id_ in drawn or id_ in taken:
+            id_ = draw(moment)
+        drawn[id_] = None
+    return list(drawn)
 
 
 class Batch:
@@ -120,13 +130,16 @@ class Batch:
         if index is not None and embedded.semantic is not None and not known.reason:
             self._added = AddedLessons(embedded.semantic, embedded.words, index.calibration, threshold)
 
-    def decide(self, intake: Intake) -> Receipt:
-        """Record the episode and merge it into a lesson, make one of it, or learn nothing from it."""
+    def decide(self, intake: Intake, episode_id: str) -> Receipt:
+        """Record the episode and merge it into a lesson, make one of it, or learn nothing from it.
+
+        Args:
+            intake: the episode; those something is learned from come in the order they were embedded in.
+            episode_id: the id it is or will be recorded under.
+        """
         at = intake.at or self.now
-        episode_id = intake.episode_id or new_episode_id(at)
-        receipt = Receipt("skipped", score=intake.mean, kind=intake.kind, episode_id=episode_id)
         try:
-            receipt = self._judge(receipt, intake, iso(at))
+            receipt = self._judge(intake, episode_id, iso(at))
         except InvalidInputError as exc:
             return Receipt("rejected", score=intake.mean, kind=intake.kind, reason=str(exc))
         except Exception as exc:  # noqa: BLE001  a fault met by one episode must not cost its batch the others
@@ -137,17 +150,17 @@ class Batch:
             self.episodes.append(self._episode(episode_id, intake, at, receipt.id))
         return receipt
 
-    def _judge(self, receipt: Receipt, intake: Intake, seen: str) -> Receipt:
-        if intake.kind is None:
+    def _judge(self, intake: Intake, episode_id: str, seen: str) -> Receipt:
+        if not isinstance(intake, Lasting):
             reason = f"a mean score of {intake.mean:g} is neither a success nor a failure: nothing learned"
-            return replace(receipt, reason=reason)
-        position, self._next = self._next, self._next + 1
-        keys = rules.candidate_keys(intake.pattern)
-        id_, exact = self._exact(intake, keys)
-        matched, similarity = (id_, 1.0) if exact else self._best(position, intake, keys)
+            return Receipt("skipped", score=intake.mean, episode_id=episode_id, reason=reason)
+        case = _Case(intake, self._next, episode_id, seen)
+        self._next += 1
+        place = self._known.place(intake.kind, intake.member, intake.skill, intake.pattern)
+        matched, similarity = (place.known, 1.0) if place.known is not None else self._best(case)
         if matched is not None:
-            return self._merge(replace(receipt, id=matched, similarity=similarity), intake, seen)
-        return self._store(replace(receipt, id=id_), intake, position, seen)
+            return self._merge(case, matched, similarity)
+        return self._store(case, place.id)
 
     def _episode(self, id_: str, intake: Intake, at: datetime, lesson: str | None) -> Record:
         details: dict[str, Any] = {
@@ -161,69 +174,65 @@ class Batch:
             intake.episode, intake.outcome, id_=id_, at=at, recorded=self.now, details=details
         )
 
-    def _exact(self, intake: Intake, keys: tuple[str, ...]) -> tuple[str, bool]:
-        assert intake.kind is not None  # noqa: S101  for the type checker
-        taken = self._known.taken
-        holders: dict[str, str] = {}
-        for key in keys:
-            # The id of a pattern row does not tell the kind, so a key serves one lesson of either.
-            ids = [id_ for kind in KINDS if (id_ := lesson_id(kind, key)) in taken]
-            if ids:
-                holders[key] = next((id_ for id_ in ids if taken[id_] == intake.pattern), ids[0])
-        key, exact = rules.choose_key(intake.pattern, {key: taken[id_] for key, id_ in holders.items()})
-        if not exact:
-            return lesson_id(intake.kind, key), False
-        rules.check_same(self._known.lessons[holders[key]], intake.member, intake.skill)
-        return holders[key], True
-
-    def _best(self, position: int, intake: Intake, keys: tuple[str, ...]) -> tuple[str | None, float]:
-        """The id and score of the best lesson at or above the threshold, ties by id; (None, 0) if there is none."""
-        assert intake.kind is not None  # noqa: S101  for the type checker
+    def _best(self, case: _Case) -> tuple[Lesson | None, float]:
+        """The best lesson at or above the threshold and its score, ties by id; (None, 0) if there is none."""
         if self._index is None or self._added is None:
             return None, 0.0
         scored = [
             (candidate.score(self._index.calibration), id_)
-            for candidate in self._known.candidates[position]
+            for candidate in self._known.candidates[case.position]
             if (id_ := self._known.live_lesson(candidate)) is not None
         ]
-        scored += self._added.similar(position, intake.fields)
+        scored += self._added.similar(case.position, case.intake.fields)
         # Another text under the same hash is a lesson of its own, however alike the two are.
-        own = {lesson_id(intake.kind, key) for key in keys}
+        keys = rules.candidate_keys(case.intake.pattern)
+        own = {lesson_id(case.intake.kind, key) for key in keys}
         scored = [(score, id_) for score, id_ in scored if score >= self._threshold and id_ not in own]
-        score, id_ = min(scored, key=lambda pair: (-pair[0], pair[1]), default=(0.0, None))
-        return id_, score
+        scored = [
+            (score, id_)
+            for score, id_ in scored
+            if not are_distinct(case.intake.episode, self._known.lessons[id_].text)
+        ]
+        if not scored:
+            return None, 0.0
+        score, id_ = min(scored, key=lambda pair: (-pair[0], pair[1]))
+        return self._known.lessons[id_], score
 
-    def _merge(self, receipt: Receipt, intake: Intake, seen: str) -> Receipt:
-        assert receipt.id is not None  # noqa: S101  for the type checker
-        assert receipt.episode_id is not None  # noqa: S101  for the type checker
-        known = self._known.lessons[receipt.id]
-        if receipt.episode_id in known.episodes:
-            return replace(
-                receipt, reason="this episode is evidence for the lesson already", evidence=known.evidence
-            )
-        lesson = rules.merged(
-            known, mean=intake.mean, episode_id=receipt.episode_id, seen=seen, outcome=intake.outcome
-        )
-        self._known.lessons[receipt.id] = self.changed[receipt.id] = lesson
-        return replace(receipt, status="merged", evidence=lesson.evidence)
-
-    def _store(self, receipt: Receipt, intake: Intake, position: int, seen: str) -> Receipt:
-        assert receipt.id is not None  # noqa: S101  for the type checker
-        assert receipt.episode_id is not None  # noqa: S101  for the type checker
-        assert intake.kind is not None  # noqa: S101  for the type checker
-        lesson = rules.new_lesson(
-            receipt.id, intake.kind, intake.member, intake.skill, intake.episode,
-            mean=intake.mean, episode_id=receipt.episode_id, seen=seen, outcome=intake.outcome,
+    def _merge(self, case: _Case, known: Lesson, similarity: float) -> Receipt:
+        intake = case.intake
+        receipt = Receipt(
+            "merged", known.id, kind=intake.kind, score=intake.mean, similarity=similarity,
+            evidence=known.evidence, episode_id=case.episode_id,
         )  # fmt: skip
-        self._known.taken[receipt.id] = lesson.pattern
-        self._known.lessons[receipt.id] = self.changed[receipt.id] = lesson
+        if case.episode_id in known.episodes:
+            reason = "this episode is evidence for the lesson already"
+            return replace(receipt, status="skipped", reason=reason)
+        lesson = rules.merged(
+            known, mean=intake.mean, episode_id=case.episode_id, seen=case.seen, outcome=intake.outcome
+        )
+        self._keep(lesson)
+        return replace(receipt, evidence=lesson.evidence)
+
+    def _store(self, case: _Case, id_: str) -> Receipt:
+        intake = case.intake
+        lesson = rules.new_lesson(
+            id_, intake.kind, intake.member, intake.skill, intake.episode,
+            mean=intake.mean, episode_id=case.episode_id, seen=case.seen, outcome=intake.outcome,
+        )  # fmt: skip
+        self._keep(lesson)
         if self._added is not None:
-            self._added.add(position, intake.fields, receipt.id)
-        self._entries.append((position, IndexEntry.of(lesson)))
+            self._added.add(case.position, intake.fields, id_)
+        self._entries.append((case.position, IndexEntry.of(lesson)))
         missing = "" if self._index is not None else "no embedder is active"
         pending = self._embedded.reason or self._known.reason or missing
-        status: ReceiptStatus = "pending" if pending else "stored"
-        return replace(receipt, status=status, evidence=1, reason=pending)
+        return Receipt(
+            "pending" if pending else "stored", id_, pending, intake.kind, intake.mean,
+            evidence=1, episode_id=case.episode_id,
+        )  # fmt: skip
+
+    def _keep(self, lesson: Lesson) -> None:
+        self._known.put(lesson)
+        self.changed[lesson.id] = lesson
 
     def index_rows(self) -> dict[Collection, list[Record]]:
         """The index rows of the new lessons."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from agenthood.block import contains_block
 from agenthood.errors import InvalidInputError
@@ -43,16 +44,25 @@ class Intake:
     at: datetime | None
     episode_id: str | None = None
 
+
+@dataclass(frozen=True, slots=True)
+class Lasting(Intake):
+    """A judged episode that something is learned from.
+
+    Attributes:
+        kind: what is learned from it.
+    """
+
+    kind: Kind
+
     @property
     def pattern(self) -> str:
-        """The pattern text; only for an episode something is learned from."""
-        assert self.kind is not None  # noqa: S101  for the type checker
+        """The pattern text."""
         return pattern_text(self.kind, self.member, self.skill, self.episode)
 
     @property
     def fields(self) -> tuple[tuple[str, str], ...]:
         """What a matching lesson must have in common: kind, member and skill."""
-        assert self.kind is not None  # noqa: S101  for the type checker
         return (("kind", self.kind), ("member", self.member), ("skill", self.skill))
 
 
@@ -78,18 +88,19 @@ def _checked(result: EvalResult) -> Intake | Receipt:
         return Receipt("skipped", reason="no scores, so there is nothing to learn from")
     if contains_block(result.episode) or contains_block(result.outcome):
         return Receipt("skipped", score=mean, reason="the text is itself a block of recalled lessons")
-    return Intake(
-        episode=redact(result.episode),
-        outcome=redact(result.outcome),
-        member=redact(result.member.strip()) or UNKNOWN,
-        skill=redact(result.skill.strip()) or UNKNOWN,
+    kind = band(mean)
+    fields: dict[str, Any] = {
+        "episode": redact(result.episode),
+        "outcome": redact(result.outcome),
+        "member": redact(result.member.strip()) or UNKNOWN,
+        "skill": redact(result.skill.strip()) or UNKNOWN,
         # Plain floats: whatever else counts as a number, such as a fraction or a NumPy scalar, has no JSON form.
-        scores={redact(name): float(score) for name, score in result.scores.items()},
-        mean=mean,
-        kind=band(mean),
-        at=at,
-        episode_id=result.episode_id,
-    )
+        "scores": {redact(name): float(score) for name, score in result.scores.items()},
+        "mean": mean,
+        "at": at,
+        "episode_id": result.episode_id,
+    }
+    return Intake(**fields, kind=None) if kind is None else Lasting(**fields, kind=kind)
 
 
 def _invalid(result: object) -> str | None:

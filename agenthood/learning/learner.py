@@ -12,23 +12,24 @@ import numpy as np
 
 from agenthood.embedding.lexical import lexical_vectors
 from agenthood.errors import AgenthoodError, EmbeddingError, StoreError
-from agenthood.formats import PATTERN, hash_pattern, shown, utc_now
+from agenthood.formats import hash_pattern, new_episode_id, shown, utc_now
 from agenthood.learning import rules
-from agenthood.learning.batch import Batch, Embedded, Known
-from agenthood.learning.intake import Intake, take_in
-from agenthood.learning.lessons import lesson_id, lesson_of_row, lesson_record
+from agenthood.learning.batch import Batch, Embedded, Known, draw_ids
+from agenthood.learning.intake import Intake, Lasting, take_in
+from agenthood.learning.lessons import lesson_of_row, lesson_record
+from agenthood.learning.placing import rows_under
 from agenthood.learning.tally import Tally, read_tally
 from agenthood.memory.residual import BRIEF_LOCK_SECONDS, MAX_SIGNAL_CHARACTERS
-from agenthood.records import KINDS, EvalResult, LearnerStatus, Receipt
+from agenthood.records import EvalResult, LearnerStatus, Receipt
 from agenthood.stores.base import SHARED, Collection, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.memory.residual import ResidualMemory
-    from agenthood.stores.base import VectorStore
+    from agenthood.stores.base import Vector, VectorStore
 
 BATCH_SIZE = 2_000
 _log = logging.getLogger("agenthood")
@@ -50,6 +51,7 @@ class EpisodeLearner:
         threshold: float = rules.MATCH_THRESHOLD,
         batch_size: int = BATCH_SIZE,
         clock: Callable[[], datetime] = utc_now,
+        draw_id: Callable[[datetime], str] = new_episode_id,
     ) -> None:
         """Put its parts together.
 
@@ -61,6 +63,7 @@ class EpisodeLearner:
             threshold: match score in [0, 1] from which an episode merges into a lesson, inclusive.
             batch_size: how many episodes `learn_many` decides on under one lock and writes in one commit.
             clock: the current time in UTC.
+            draw_id: makes an id for an episode of some moment; asked again where that one is taken.
         """
         self._store = store
         self._index = index
@@ -69,6 +72,7 @@ class EpisodeLearner:
         self._threshold = threshold
         self._batch_size = max(1, batch_size)
         self._clock = clock
+        self._draw_id = draw_id
 
     async def learn(self, result: EvalResult) -> Receipt:
         """Learn from one episode; never raises into the caller's run.
@@ -120,12 +124,15 @@ class EpisodeLearner:
         return [next(learned) if isinstance(item, Intake) else item for item in taken_in]
 
     async def _learn_intakes(self, intakes: list[Intake]) -> list[Receipt]:
-        lasting = [intake for intake in intakes if intake.kind is not None]
+        lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
         embedded = await self._embed([intake.episode for intake in lasting])
         async with self._store.exclusive():
-            known, tally = await asyncio.gather(self._look_up(lasting, embedded), read_tally(self._store))
-            batch = Batch(known, embedded, self._index, threshold=self._threshold, now=self._clock())
-            receipts = [batch.decide(intake) for intake in intakes]
+            now = self._clock()
+            known, tally, ids = await asyncio.gather(
+                self._look_up(lasting, embedded), read_tally(self._store), self._episode_ids(intakes, now)
+            )
+            batch = Batch(known, embedded, self._index, threshold=self._threshold, now=now)
+            receipts = [batch.decide(intake, id_) for intake, id_ in zip(intakes, ids, strict=True)]
             news = [one for one, receipt in zip(intakes, receipts, strict=True) if _is_news(one, receipt)]
             for intake in news:
                 tally.count(intake, batch.now)
@@ -153,32 +160,43 @@ class EpisodeLearner:
             self._index.calibration = self._space.calibration
         return Embedded(vectors, words)
 
-    async def _look_up(self, intakes: list[Intake], embedded: Embedded) -> Known:
+    async def _episode_ids(self, intakes: Sequence[Intake], now: datetime) -> list[str]:
+        """The ids the episodes have or get: a fresh one is like no other of the batch or on the store."""
+        named = {n: intake.episode_id for n, intake in enumerate(intakes) if intake.episode_id is not None}
+        ids, taken = dict(named), set(named.values())
+        while missing := [n for n in range(len(intakes)) if n not in ids]:
+            drawn = draw_ids([intakes[n].at or now for n in missing], taken, self._draw_id)
+            stored = await self._store.get(SHARED, drawn)
+            taken.update(drawn)
+            ids |= {n: id_ for n, id_ in zip(missing, drawn, strict=True) if id_ not in stored}
+        return [ids[n] for n in range(len(intakes))]
+
+    async def _look_up(self, intakes: list[Lasting], embedded: Embedded) -> Known:
         known = Known(candidates=[[] for _ in intakes])
         patterns = [intake.pattern for intake in intakes]
-        known.note(await self._store.get(SHARED, _rows_under(map(rules.first_keys, patterns))))
+        known.note(await self._store.get(SHARED, _rows_with(rules.first_keys, patterns)))
         shared = _sharing_a_key(patterns, known)
         if shared:
-            known.note(await self._store.get(SHARED, _rows_under(map(rules.candidate_keys, shared))))
+            known.note(await self._store.get(SHARED, _rows_with(rules.candidate_keys, shared)))
         if self._index is None or embedded.semantic is None:
             return known
         try:
-            await self._search(self._index, intakes, embedded, known)
+            await self._search(self._index, intakes, embedded.semantic, embedded.words, known)
         except StoreError as exc:
             _log.warning("%d episodes are matched by exact text only: %s", len(intakes), exc)
             known.candidates, known.reason = [[] for _ in intakes], str(exc)
         return known
 
     async def _search(
-        self, index: EmbeddingIndex, intakes: list[Intake], embedded: Embedded, known: Known
+        self, index: EmbeddingIndex, intakes: list[Lasting], semantic: Vector, words: Vector, known: Known
     ) -> None:
-        assert embedded.semantic is not None  # noqa: S101  for the type checker
         groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
         for position, intake in enumerate(intakes):
             groups.setdefault(intake.fields, []).append(position)
         for fields, positions in groups.items():
-            semantic, words = embedded.semantic[positions], embedded.words[positions]
-            found = await index.matches(semantic, words, fields=dict(fields), threshold=self._threshold)
+            found = await index.matches(
+                semantic[positions], words[positions], fields=dict(fields), threshold=self._threshold
+            )
             for position, row in zip(positions, found, strict=True):
                 known.candidates[position] = row
         await self._load(known)
@@ -242,10 +260,9 @@ def _is_news(intake: Intake, receipt: Receipt) -> bool:
     return receipt.status != "rejected" and (intake.kind is None or receipt.status != "skipped")
 
 
-def _rows_under(keys: Iterable[Sequence[str]]) -> list[str]:
-    """Where the patterns with these keys may be: long-term rows, and rows that only the index knows."""
-    prefixes = [*(lesson_id(kind, "") for kind in KINDS), PATTERN]
-    return sorted({prefix + key for some in keys for key in some for prefix in prefixes})
+def _rows_with(keys: Callable[[str], tuple[str, ...]], patterns: Sequence[str]) -> list[str]:
+    """Where the patterns may be, under the keys that `keys` gives of each."""
+    return rows_under(key for pattern in patterns for key in keys(pattern))
 
 
 def _sharing_a_key(patterns: Sequence[str], known: Known) -> list[str]:

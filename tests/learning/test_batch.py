@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from agenthood.embedding.lexical import lexical_vectors
-from agenthood.learning.batch import Batch, Embedded, Known
+from agenthood.learning.batch import Batch, Embedded, Known, draw_ids
 from agenthood.learning.intake import Intake, take_in
 from hoods import good
 
@@ -30,9 +30,15 @@ def _batch(intakes: list[Intake], known: Known | None = None) -> Batch:
 def _stored(text: str) -> Lesson:
     """The lesson a batch makes of `text`."""
     batch = _batch(_intakes(text))
-    batch.decide(_intakes(text)[0])
+    batch.decide(_intakes(text)[0], "ep:1-a")
     (lesson,) = batch.changed.values()
     return lesson
+
+
+def test_drawn_ids_differ() -> None:
+    """An id that another episode of the batch or of the store has is drawn again."""
+    drawn = iter(["ep:1-a", "ep:1-a", "ep:1-b", "ep:1-c"])
+    assert draw_ids([NOW, NOW], {"ep:1-b"}, lambda _: next(drawn)) == ["ep:1-a", "ep:1-c"]
 
 
 def test_a_fault_met_by_one_episode_spares_the_others() -> None:
@@ -41,7 +47,7 @@ def test_a_fault_met_by_one_episode_spares_the_others() -> None:
     known = Known(taken={broken.id: broken.pattern}, lessons={broken.id: broken})
     intakes = _intakes("first", "second")
     batch = _batch(intakes, known)
-    receipts = [batch.decide(intake) for intake in intakes]
+    receipts = [batch.decide(intake, f"ep:1-{n}") for n, intake in enumerate(intakes)]
     assert [receipt.status for receipt in receipts] == ["rejected", "pending"]
     assert "unexpectedly" in receipts[0].reason
     assert [lesson.text for lesson in batch.changed.values()] == ["second"]

@@ -481,6 +481,18 @@ async def test_long_episodes_do_not_cost_the_others_their_signals(tmp_path: Path
         assert {signal.text for signal in hood.residual.get_active()} == {"short one", "another thing done"}
 
 
+async def test_no_episode_takes_the_id_of_another(tmp_path: Path) -> None:
+    """Where the same id is drawn twice, or one that the store has, every episode is still there under its own."""
+    async with opened(tmp_path) as hood:
+        drawn = iter(f"ep:1-{end}" for end in "aabbabcd")
+        learner = EpisodeLearner(hood.store, draw_id=lambda _: next(drawn))
+        receipts = await learner.learn_many([good("first"), good("second")])
+        receipts += await learner.learn_many([good("third"), good("fourth", 0.5)])
+        kept = {id_: body["episode"] for id_, body in (await bodies(hood, "ep:")).items()}
+    assert kept == {"ep:1-a": "first", "ep:1-b": "second", "ep:1-c": "third", "ep:1-d": "fourth"}
+    assert [receipt.episode_id for receipt in receipts] == list(kept)
+
+
 async def test_only_what_was_taken_in_is_counted_and_reinforced(tmp_path: Path) -> None:
     """An episode refused, or evidence already, changes neither the counts nor its signal."""
     async with opened(tmp_path, small()) as hood:
