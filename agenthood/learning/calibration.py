@@ -30,6 +30,7 @@ Quantiles: TypeAlias = tuple[float, float, float, float]
 _SHARES: Final = (0.5, 0.9, 0.99, 0.999)
 _LEVELS: Final = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
 _DIGITS: Final = 6
+_BLIND: Final = 0.999
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,11 @@ class Calibration:
     def q50(self) -> float:
         """The median cosine of unrelated texts: what recall counts as no likeness at all."""
         return self.quantiles[0]
+
+    @property
+    def blind(self) -> bool:
+        """Whether the model tells no texts apart: unrelated ones are as alike as equal ones."""
+        return self.quantiles[-1] > _BLIND
 
     def to_json(self) -> str:
         """Return compact JSON that `from_json` reads back to an equal calibration."""

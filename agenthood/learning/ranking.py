@@ -78,5 +78,5 @@ def coverage(cosine: float | None, keyword: float, best: float, q50: float) -> f
     lexical = min(1.0, keyword / best) if best > 0 else 0.0
     if cosine is None:
         return round((1 - SEMANTIC_WEIGHT) * lexical, 6)
-    semantic = (cosine - q50) / (1 - q50)
+    semantic = (cosine - q50) / (1 - q50) if q50 < 1 else 0.0
     return round(SEMANTIC_WEIGHT * semantic + (1 - SEMANTIC_WEIGHT) * lexical, 6)

@@ -108,6 +108,7 @@ def _vector(value: object, dimension: int) -> Vectors | None:
 
 def _calibration(value: object) -> Calibration | None:
     try:
-        return Calibration.from_json(dumps(value))
+        calibration = Calibration.from_json(dumps(value))
     except ValueError:  # InvalidInputError is one; another if it is no JSON
         return None
+    return None if calibration.blind else calibration

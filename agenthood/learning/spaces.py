@@ -14,6 +14,7 @@ from agenthood.errors import (
     AgenthoodError,
     EmbedderUnavailableError,
     EmbeddingError,
+    EmbeddingResponseError,
     EmbeddingSpaceError,
     InvalidInputError,
 )
@@ -50,6 +51,7 @@ class ActiveSpace:
         self._store = store
         self._ready = self._same = embedder.space.backend == "lexical"
         self._calibrate_at = 0.0
+        self._blind = False
         self._preparing = asyncio.Lock()
 
     @property
@@ -67,7 +69,8 @@ class ActiveSpace:
 
         Raises:
             EmbeddingSpaceError: the model answers differently from when the space was created.
-            EmbeddingError: it does not answer, or with something unusable.
+            EmbeddingResponseError: it answers with something unusable, or with the same vector for every text.
+            EmbedderUnavailableError: it does not answer.
         """
         await self.prepare()
         return await self._ask(texts, role)
@@ -107,8 +110,13 @@ class ActiveSpace:
             record = await self._checked()
             self.calibration = self.calibration or record.calibration
             if self.calibration is None and time.monotonic() >= self._calibrate_at:
-                await self._calibrate()
+                self._blind = await self._calibrate()
                 self._calibrate_at = time.monotonic() + CALIBRATION_PAUSE
+            if self._blind:
+                raise EmbeddingResponseError(
+                    f"the model of space {str(self.space)!r} gives nearly the same vector for every text, so nothing "
+                    "can be told apart by it: check the model's name, or use another"
+                )
             self._ready = self.calibration is not None
 
     async def _checked(self) -> SpaceRecord:
@@ -117,6 +125,11 @@ class ActiveSpace:
         if self._same or (record.canary is not None and self.embedder.pinned):
             return record
         canary = (await self._ask([CANARY]))[0]
+        if not canary.any():
+            raise EmbeddingResponseError(
+                f"the model of space {str(self.space)!r} gives a vector of zeros for a plain sentence: check the "
+                "model's name, or use another"
+            )
         if record.canary is None:
             record = await write_space(self._store, self.space, SpaceRecord(canary))
         self._compare(canary, record)
@@ -131,12 +144,19 @@ class ActiveSpace:
                 "AGENTHOOD_EMBED_REVISION) and run `agenthood migrate`, or restore the former model"
             )
 
-    async def _calibrate(self) -> None:
-        """Measure the calibration and keep it; where another process has kept one meanwhile, that one counts."""
+    async def _calibrate(self) -> bool:
+        """Measure the calibration and keep it, unless another process has kept one meanwhile.
+
+        Returns:
+            Whether the model turned out to be blind, and nothing was kept.
+        """
         try:
             fitted = Calibration.fit(await self._ask(reference_texts()))
         except (EmbeddingError, InvalidInputError) as exc:
             _log.warning("space %s cannot be calibrated, its scores stay raw: %s", self.space, exc)
-            return
+            return False
+        if fitted.blind:
+            return True
         record = await write_space(self._store, self.space, SpaceRecord(calibration=fitted))
         self.calibration = record.calibration
+        return False

@@ -115,6 +115,8 @@ def test_fit_survives_a_model_that_sees_no_difference():
     """Equal vectors for all texts put every quantile at 1, and scores stay monotone."""
     fitted = Calibration.fit(np.tile(np.array([[0.6, 0.8]], np.float32), (5, 1)))
     assert fitted.quantiles == (1, 1, 1, 1)
+    assert fitted.blind
+    assert not Calibration((0.97, 0.98, 0.99, 0.999), 300).blind
     assert fitted([-1, 0, 1]).tolist() == [0, 0.25, 1]
 
 

@@ -44,3 +44,8 @@ def test_coverage_by_hand() -> None:
 def test_without_reachable_keywords_meaning_decides() -> None:
     """A query of stop words only has no keyword half."""
     assert coverage(0.6, 0.0, 0.0, 0.2) == pytest.approx(SEMANTIC_WEIGHT * 0.5)
+
+
+def test_coverage_without_room_above_the_background() -> None:
+    """A median of 1, which no model of use has, leaves the words to decide."""
+    assert coverage(1.0, 1.0, 2.0, 1.0) == coverage(None, 1.0, 2.0, 1.0)

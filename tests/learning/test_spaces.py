@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from agenthood.embedding.testing import HashedEmbedder
@@ -147,11 +148,12 @@ UNIT = [1.0] + [0.0] * 63
         {"canary": [0] * 64},
         {"canary": UNIT[:63]},
         {"calibration": 5},
+        {"calibration": {"quantiles": [1, 1, 1, 1], "texts": 455}},
         {"calibration": {"quantiles": "abcd", "texts": "x"}},
         {"calibration": {"quantiles": [0.1, 0.2], "texts": 455}},
         {"calibration": {"quantiles": [0.1, 0.2, 0.3, 10**400], "texts": 455}},
     ],
-    ids=range(13),
+    ids=range(14),
 )
 async def test_a_damaged_row_of_a_space_is_made_anew(tmp_path: Path, part: dict[str, object]) -> None:
     """Its other part stays as it is, and the store works as before."""
@@ -189,3 +191,34 @@ async def test_two_that_calibrate_at_once_agree(tmp_path: Path) -> None:
         await one.learn("sped up the cache", score=0.9)
         assert (await one.status()).calibration is not None
         assert (await read_space(one.store, one.index.space)).calibration is not None
+
+
+class _Same(HashedEmbedder):
+    """A model that gives one and the same vector for every text."""
+
+    value = 1.0
+
+    async def embed(self, texts: Sequence[str], *, role: Role = "document") -> Vectors:
+        await super().embed(texts, role=role)
+        return np.full((len(texts), 64), self.value, np.float32)
+
+
+@pytest.mark.parametrize(("value", "word"), [(1.0, "same vector for every text"), (0.0, "vector of zeros")])
+async def test_a_model_that_tells_nothing_apart_is_not_used(tmp_path: Path, value: float, word: str) -> None:
+    """Lessons wait for a better one and are found by their words; the next opening says the same."""
+    for times in (1, 2):
+        embedder = _Same(dimension=64)
+        embedder.value = value
+        async with opened(tmp_path, embedder) as hood:
+            receipt = await hood.learn(f"fixed {times} of the logins", score=0.9)
+            assert word in receipt.reason
+            found = await hood.recall("fixed of the logins", threshold=0)
+            assert (len(found), found.degraded, found.semantic) == (times, True, False)
+            assert word in found.reason
+            assert (await hood.status()).pending == times
+            asked = embedder.texts_embedded
+            await hood.recall("fixed the login")
+            assert embedder.texts_embedded <= asked + 1
+    async with opened(tmp_path, small(revision="2")) as hood:
+        assert (await hood.recall("fixed the login")).semantic
+        assert (await hood.status()).pending == 0
