@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agenthood.formats import PATTERN, storable
+from agenthood.formats import PATTERN, hash_pattern, storable
 from agenthood.learning import rules
-from agenthood.learning.lessons import lesson_from, lesson_id
+from agenthood.learning.lessons import lesson_from, lesson_id, lesson_key
 from agenthood.records import KINDS, Kind, Lesson
+from agenthood.stores.base import SHARED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from agenthood.stores.base import Record
+    from agenthood.stores.base import Record, VectorStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,32 @@ class Held:
         known = self.lessons[holders[key]]
         rules.check_same(known, member, skill)
         return Place(known.id, known)
+
+
+async def look_up(store: VectorStore, held: Held, patterns: Sequence[str]) -> None:
+    """Note every row that bears on where `patterns` live.
+
+    Raises:
+        StoreError: the store could not be read.
+    """
+    held.note(await store.get(SHARED, rows_under(key for one in patterns for key in rules.first_keys(one))))
+    shared = _sharing_a_key(held, patterns)
+    if shared:
+        held.note(
+            await store.get(SHARED, rows_under(key for one in shared for key in rules.candidate_keys(one)))
+        )
+
+
+def _sharing_a_key(held: Held, patterns: Sequence[str]) -> list[str]:
+    """The patterns whose hash another pattern has, held or among these: they may live under a suffix."""
+    texts: dict[str, set[str]] = {}
+    for pattern in patterns:
+        texts.setdefault(hash_pattern(pattern), set()).add(pattern)
+    for id_, text in held.taken.items():
+        key = "v1:" + lesson_key(id_).removeprefix("v1:")
+        if key in texts:
+            texts[key].add(text)
+    return [pattern for found in texts.values() if len(found) > 1 for pattern in found if pattern]
 
 
 def rows_under(keys: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,11 +10,14 @@ import pytest
 from agenthood.errors import InvalidInputError
 from agenthood.formats import hash_pattern, pattern_text, utc_now
 from agenthood.learning.lessons import lesson_id, lesson_record
-from agenthood.learning.placing import Held, Place, rows_under
+from agenthood.learning.placing import Held, Place, look_up, rows_under
 from agenthood.learning.rules import candidate_keys, new_lesson
-from agenthood.stores.base import Record
+from agenthood.stores.base import SHARED, Record
+from hoods import opened
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agenthood.records import Kind, Lesson
 
 AT = "2026-06-01T00:00:00.000Z"
@@ -97,3 +101,15 @@ def test_rows_are_looked_for_under_both_kinds_and_the_pattern() -> None:
     """Every row in which the pattern may be."""
     assert rows_under(["v1:a", "v1:a"]) == ["ltm:antipatterns/v1:a", "ltm:learnings/v1:a", "pattern:v1:a"]
     assert len(rows_under(candidate_keys("x"))) == 30
+
+
+async def test_looking_up_finds_every_suffix(tmp_path: Path) -> None:
+    """Where another pattern has the hash, the keys with suffixes are read, too."""
+    one, two, three = _lesson("AaAa"), _lesson("BBBB"), _lesson("AaBB")
+    stored = {one.id: one, f"{one.id}~2": replace(two, id=f"{one.id}~2")}
+    async with opened(tmp_path) as hood:
+        await hood.store.upsert(SHARED, [lesson_record(lesson, at=utc_now()) for lesson in stored.values()])
+        held = Held()
+        await look_up(hood.store, held, [two.pattern, three.pattern])
+        assert _place(held, two).id == f"{one.id}~2"
+        assert _place(held, three) == Place(f"{one.id}~3")
