@@ -336,12 +336,16 @@ class Imported:
         merged: lessons whose evidence grew.
         skipped: lines whose content was already there.
         rejected: (line number, reason) for every line that was refused; the rest is imported.
+        pending: new lessons that cannot be found by meaning before a migration.
+        reason: why they cannot.
     """
 
     stored: int = 0
     merged: int = 0
     skipped: int = 0
     rejected: tuple[tuple[int, str], ...] = ()
+    pending: int = 0
+    reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report as a JSON-ready mapping."""

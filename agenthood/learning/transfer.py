@@ -7,31 +7,20 @@ idempotent: evidence that is there already is not counted twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from agenthood.errors import EmbeddingError, InvalidInputError, StoreError
-from agenthood.formats import (
-    EPISODE,
-    FOLDERS,
-    LTM,
-    PATTERN,
-    dumps,
-    iso,
-    parse_time,
-    pattern_text,
-    unstorable_reason,
-    utc_now,
-)
+from agenthood.formats import EPISODE, LTM, dumps, utc_now
 from agenthood.learning import rules
 from agenthood.learning.index import EmbeddingIndex, IndexEntry, still_there
-from agenthood.learning.lessons import LESSON_ROWS, lesson_from, lesson_id, lesson_record, read_book
-from agenthood.learning.tally import STATUS_KEY
+from agenthood.learning.lessons import LESSON_ROWS, lesson_record, read_book
+from agenthood.learning.lines import OWN_KEYS, parse
+from agenthood.learning.placing import Held, look_up
 from agenthood.memory.episodic import episode_from
-from agenthood.memory.long_term import long_term_record
-from agenthood.records import KINDS, UNKNOWN, Imported, Lesson
-from agenthood.redaction import redact, redact_json
+from agenthood.records import Imported, Lesson
 from agenthood.stores.base import SHARED, Record
 from agenthood.stores.filters import AllOf, Not, StartsWith
 
@@ -42,7 +31,9 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Vector, VectorStore
 
 _BATCH = 500
-_OWN_KEYS = (STATUS_KEY, "spaces/")
+_log = logging.getLogger("agenthood")
+
+_Item: TypeAlias = tuple[int, Lesson | Record]  # with the number of its line
 
 
 async def export(store: VectorStore, file: TextIO) -> int:
@@ -65,7 +56,7 @@ async def _exported(store: VectorStore) -> Any:  # noqa: ANN401  an async iterat
     async for batch in store.scan(SHARED, condition=others):
         for record in batch:
             key = record.id.removeprefix(LTM)
-            if not key.startswith(_OWN_KEYS):
+            if not key.startswith(OWN_KEYS):
                 yield {"type": "memory", "key": key, "value": _json_or_text(record.content)}
 
 
@@ -81,7 +72,21 @@ class _Outcome:
     stored: int = 0
     merged: int = 0
     skipped: int = 0
+    pending: int = 0
+    reason: str = ""
     rejected: list[tuple[int, str]] = field(default_factory=list)
+
+    def report(self) -> Imported:
+        return Imported(
+            self.stored, self.merged, self.skipped, tuple(sorted(self.rejected)), self.pending, self.reason
+        )
+
+    def leave(self, count: int, reason: str) -> None:
+        """Note that so many lessons cannot be found by meaning yet."""
+        if count:
+            self.pending += count
+            self.reason = self.reason or reason
+            _log.warning("%d imported lessons are not indexed yet: %s", count, reason)
 
 
 async def import_lines(
@@ -110,25 +115,25 @@ async def import_lines(
         async with store.exclusive():
             entries = await _import_batch(store, batch, outcome)
         if entries:
-            await _index(store, index, entries, await _vectors(space, entries))
+            await _index(store, index, entries, await _vectors(space, entries, outcome), outcome)
         done += len(batch)
         if on_progress is not None:
             on_progress(done, 0)
-    return Imported(outcome.stored, outcome.merged, outcome.skipped, tuple(sorted(outcome.rejected)))
+    return outcome.report()
 
 
-def _parsed(lines: Iterable[str], outcome: _Outcome) -> Iterator[Lesson | Record]:
+def _parsed(lines: Iterable[str], outcome: _Outcome) -> Iterator[_Item]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            yield _parse(line)
+            yield number, parse(line)
         except InvalidInputError as exc:
             outcome.rejected.append((number, str(exc)))
 
 
-def _batches(items: Iterator[Lesson | Record]) -> Iterator[list[Lesson | Record]]:
-    batch: list[Lesson | Record] = []
+def _batches(items: Iterator[_Item]) -> Iterator[list[_Item]]:
+    batch: list[_Item] = []
     for item in items:
         batch.append(item)
         if len(batch) == _BATCH:
@@ -138,101 +143,17 @@ def _batches(items: Iterator[Lesson | Record]) -> Iterator[list[Lesson | Record]
         yield batch
 
 
-def _parse(line: str) -> Lesson | Record:
-    try:
-        body = json.loads(line)
-    except (ValueError, RecursionError) as exc:
-        raise InvalidInputError(f"it is no JSON: {exc}") from exc
-    if not isinstance(body, dict):
-        raise InvalidInputError(f"it is {body!r:.80}: give a JSON object with a type")
-    match body.get("type"):
-        case "lesson":
-            return _lesson(body)
-        case "episode":
-            return _episode(body)
-        case "memory":
-            return _memory(body)
-        case other:
-            raise InvalidInputError(f"type {other!r:.80} is none of 'lesson', 'episode', 'memory'")
-
-
-def _text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    value = body.get(name, default)
-    if not isinstance(value, str) or (default is None and not value.strip()):
-        raise InvalidInputError(f"{name} is {value!r:.80}: give text")
-    return value
-
-
-def _id(body: Mapping[str, Any], name: str) -> str:
-    """As `_text`, for what becomes part of an id; in contents JSON escapes what no backend can store."""
-    value = _text(body, name)
-    if reason := unstorable_reason(value):
-        raise InvalidInputError(f"{name} cannot be stored: {reason}")
-    return value
-
-
-def _memory(body: Mapping[str, Any]) -> Record:
-    key = _id(body, "key")
-    if key.startswith((*_OWN_KEYS, *FOLDERS.values())):
-        raise InvalidInputError(
-            f"key {key!r:.80} is the engine's own: give lessons as lines of type 'lesson'"
-        )
-    return long_term_record(key, redact_json(body.get("value")), at=utc_now())
-
-
-def _lesson(body: Mapping[str, Any]) -> Lesson:
-    kind = body.get("kind")
-    if kind not in KINDS:
-        raise InvalidInputError(f"kind {kind!r:.80} is none of {', '.join(map(repr, KINDS))}")
-    member, skill = (redact(_text(body, name, UNKNOWN)) for name in ("member", "skill"))
-    text = redact(_lesson_text(body, pattern_text(kind, member, skill, "")))
-    mean = rules.mean_score({"mean": body.get("mean", 1.0 if kind == "learned" else 0.0)})
-    evidence = body.get("evidence", 1)
-    if not isinstance(evidence, int) or isinstance(evidence, bool) or evidence < 1:
-        raise InvalidInputError(f"evidence {evidence!r:.80} is no whole number from 1 up")
-    episodes = body.get("episodes", [])
-    if not isinstance(episodes, list) or not all(isinstance(e, str) for e in episodes):
-        raise InvalidInputError(f"episodes {episodes!r:.80} is no list of ids")
-    first, last = (body.get(name) or utc_now() for name in ("first_seen", "last_seen"))
-    assert mean is not None  # noqa: S101  one score was given
-    return Lesson(
-        "", kind, text, pattern_text(kind, member, skill, text), member, skill, mean, evidence,
-        tuple(episodes[-rules.MAX_CITED :]), iso(parse_time(first)), iso(parse_time(last)),
-        redact(_text(body, "outcome", "")),
-    )  # fmt: skip
-
-
-def _lesson_text(body: Mapping[str, Any], blank_pattern: str) -> str:
-    """The text of a lesson; blank only in an export of a store where an older program learned from a blank one."""
-    text = body.get("text")
-    exported = isinstance(text, str) and body.get("pattern") == blank_pattern + text
-    return _text(body, "text", "" if exported else None)
-
-
-def _episode(body: Mapping[str, Any]) -> Record:
-    id_ = _id(body, "id")
-    if not id_.startswith(EPISODE):
-        raise InvalidInputError(f"id {id_!r:.80} is no episode's: it starts with {EPISODE!r}")
-    at = iso(parse_time(_text(body, "timestamp")))
-    details = body.get("details", {})
-    if not isinstance(details, dict):
-        raise InvalidInputError(f"details {details!r:.80} is no JSON object")
-    texts = {"episode": redact(_text(body, "episode", "")), "outcome": redact(_text(body, "outcome", ""))}
-    content = dumps(texts | {"timestamp": at} | redact_json(details))
-    return Record(id_, content, {"type": "episodic", "recordedAt": iso(utc_now())}, at)
-
-
-async def _import_batch(
-    store: VectorStore, batch: list[Lesson | Record], outcome: _Outcome
-) -> list[IndexEntry]:
+async def _import_batch(store: VectorStore, batch: list[_Item], outcome: _Outcome) -> list[IndexEntry]:
     """Write the lessons, episodes and memories of a batch; returns what is to be indexed."""
-    records = [item for item in batch if isinstance(item, Record)]
+    records = [item for _, item in batch if isinstance(item, Record)]
     known = await store.get(SHARED, [record.id for record in records])
     fresh = {record.id: record for record in records if record.id not in known}
     outcome.stored += len(fresh)
     outcome.skipped += len(records) - len(fresh)
-    lessons = [item for item in batch if isinstance(item, Lesson)]
-    changed, entries = await _placed(store, lessons, outcome)
+    lessons = [(number, item) for number, item in batch if isinstance(item, Lesson)]
+    held = Held()
+    await look_up(store, held, [lesson.pattern for _, lesson in lessons])
+    changed, entries = _placed(held, lessons, outcome)
     rows = [*fresh.values(), *(lesson_record(lesson, at=utc_now()) for lesson in changed.values())]
     result = await store.upsert(SHARED, rows)
     if result.rejected:
@@ -240,53 +161,44 @@ async def _import_batch(
     return entries
 
 
-async def _placed(
-    store: VectorStore, lessons: list[Lesson], outcome: _Outcome
+def _placed(
+    held: Held, lessons: list[tuple[int, Lesson]], outcome: _Outcome
 ) -> tuple[dict[str, Lesson], list[IndexEntry]]:
     """Each lesson under its key: new, or with its unseen evidence added to the one that is there."""
-    ids = {
-        prefix
-        for lesson in lessons
-        for key in rules.candidate_keys(lesson.pattern)
-        for prefix in (lesson_id(lesson.kind, key), PATTERN + key)
-    }
-    stored = {id_: lesson_from(row) for id_, row in (await store.get(SHARED, sorted(ids))).items()}
-    held: dict[str, Lesson | None] = {id_: lesson for id_, lesson in stored.items() if id_.startswith(LTM)}
-    for lesson in stored.values():
-        if lesson is not None:
-            held.setdefault(lesson.id, lesson)
     changed: dict[str, Lesson] = {}
     entries = []
-    for lesson in lessons:
-        keys = {key: lesson_id(lesson.kind, key) for key in rules.candidate_keys(lesson.pattern)}
-        taken = {
-            key: known.pattern if (known := held[id_]) else "" for key, id_ in keys.items() if id_ in held
-        }
-        key, exact = rules.choose_key(lesson.pattern, taken)
-        placed = _joined(held[keys[key]], lesson) if exact else replace(lesson, id=keys[key])
+    for number, lesson in lessons:
+        try:
+            place = held.place(lesson.kind, lesson.member, lesson.skill, lesson.pattern)
+        except InvalidInputError as exc:
+            outcome.rejected.append((number, str(exc)))
+            continue
+        placed = replace(lesson, id=place.id) if place.known is None else _joined(place.known, lesson)
         if placed is None:
             outcome.skipped += 1
             continue
-        outcome.merged, outcome.stored = outcome.merged + exact, outcome.stored + (not exact)
-        held[placed.id] = changed[placed.id] = placed
-        if not exact:
+        held.put(placed)
+        changed[placed.id] = placed
+        if place.known is None:
+            outcome.stored += 1
             entries.append(IndexEntry.of(placed))
+        else:
+            outcome.merged += 1
     return changed, entries
 
 
-def _joined(known: Lesson | None, imported: Lesson) -> Lesson | None:
+def _joined(known: Lesson, imported: Lesson) -> Lesson | None:
     """`known` with what `imported` adds; None if it adds nothing."""
-    assert known is not None  # noqa: S101  an exact match has a pattern
     unseen = tuple(id_ for id_ in imported.episodes if id_ not in known.episodes)
     disjoint = len(unseen) == len(imported.episodes)
     added = imported.evidence if disjoint and unseen else len(unseen)
-    later = disjoint and imported.first_seen == known.first_seen
+    later = disjoint and _may_be_one(known, imported)
     if later:
         # An earlier or later state of the same lesson, of which both cite only the latest episodes.
         added = imported.evidence - known.evidence
     if added <= 0:
         return None
-    count = known.evidence + added
+    count = min(rules.MAX_COUNT, known.evidence + added)
     return replace(
         known,
         evidence=count,
@@ -298,19 +210,37 @@ def _joined(known: Lesson | None, imported: Lesson) -> Lesson | None:
     )
 
 
-async def _vectors(space: ActiveSpace, entries: list[IndexEntry]) -> Vector | None:
+def _may_be_one(known: Lesson, imported: Lesson) -> bool:
+    """Whether two lessons that cite no episode in common may still be two states of one history.
+
+    They begin at the same time then, and citations are missing: none was given, or older ones had to make room.
+    """
+    full = max(len(known.episodes), len(imported.episodes)) >= rules.MAX_CITED
+    return known.first_seen == imported.first_seen and (full or not imported.episodes)
+
+
+async def _vectors(space: ActiveSpace, entries: list[IndexEntry], outcome: _Outcome) -> Vector | None:
     """Their vectors; None leaves them pending: the next migration embeds them."""
     try:
         return await space.embed([entry.text for entry in entries])
-    except EmbeddingError:
+    except EmbeddingError as exc:
+        outcome.leave(len(entries), str(exc))
         return None
 
 
 async def _index(
-    store: VectorStore, index: EmbeddingIndex, entries: list[IndexEntry], vectors: Vector | None
+    store: VectorStore,
+    index: EmbeddingIndex,
+    entries: list[IndexEntry],
+    vectors: Vector | None,
+    outcome: _Outcome,
 ) -> None:
     async with store.exclusive():
         kept = await still_there(store, entries)
-        vectors = None if vectors is None else vectors[kept]
-        for collection, records in index.rows([entries[n] for n in kept], vectors).items():
-            await store.upsert(collection, records)
+        semantic = None if vectors is None else vectors[kept]
+        refused: dict[str, str] = {}
+        for collection, records in index.rows([entries[n] for n in kept], semantic).items():
+            result = await store.upsert(collection, records)
+            refused.update((one.id, one.reason) for one in result.rejected)
+    if vectors is not None and refused:  # else they are counted already
+        outcome.leave(len(refused), next(iter(refused.values())))

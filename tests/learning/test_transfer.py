@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import agenthood
-from agenthood.learning.rules import MAX_CITED
+from agenthood.learning.forgetting import UNFINISHED_KEY
+from agenthood.learning.rules import MAX_CITED, MAX_COUNT
 from hoods import bad, bodies, files_with, good, opened, small
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ async def test_bad_lines_are_told_by_number(tmp_path: Path) -> None:
         (json.dumps(lesson | {"mean": 2}), "mean"), (json.dumps(lesson | {"evidence": 0}), "evidence"),
         (json.dumps(lesson | {"evidence": True}), "evidence"), (json.dumps(lesson | {"episodes": [1]}), "episodes"),
         (json.dumps(lesson | {"first_seen": "soon"}), "timestamp"), (json.dumps(lesson | {"member": 5}), "member"),
-        ('{"type":"episode","id":"x","timestamp":"2026-01-01"}', "'x'"),
+        ('{"type":"episode","id":"x","timestamp":"2026-01-01"}', "'ep:"),
         ('{"type":"episode","id":"ep:1-a","timestamp":"soon"}', "timestamp"),
         ('{"type":"episode","id":"ep:1-a\\u0000","timestamp":"2026-01-01"}', "NUL"),
         ('{"type":"episode","id":"ep:1-a","timestamp":"2026-01-01","details":[]}', "details"),
@@ -163,11 +164,95 @@ async def test_without_an_embedder_imports_wait(tmp_path: Path) -> None:
     """They are stored, found by wording, and indexed at the next start."""
     lines = ['{"type":"lesson","kind":"learned","text":"fixed the login"}']
     async with opened(tmp_path, small(fail_after=0)) as hood:
-        assert (await hood.import_(lines)).stored == 1
+        done = await hood.import_(lines)
+        assert (done.stored, done.pending) == (1, 1)
+        assert "fail_after" in done.reason
         assert (await hood.status()).pending == 1
         assert len(await hood.recall("fixed the login")) == 1
+        again = await hood.import_(lines)
+        assert (again.skipped, again.pending, again.reason) == (1, 0, "")
     async with opened(tmp_path, small()) as hood:
         assert (await hood.status()).pending == 0
+
+
+async def test_a_model_that_answers_differently_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is imported waits for another model, and the report says why."""
+    async with opened(tmp_path, small()) as hood:
+        await hood.learn("fixed the login", score=0.9)
+    changed = small(fail_after=0, salt="other")
+    async with opened(tmp_path, changed, start_migration=False) as hood:
+        changed.fail_after = None
+        done = await hood.import_(['{"type":"lesson","kind":"learned","text":"fixed the logout"}'])
+        assert (done.stored, done.pending) == (1, 1)
+        assert "differently" in done.reason
+        assert done.reason in caplog.text
+
+
+async def test_stores_that_began_at_the_same_time_add_up(tmp_path: Path) -> None:
+    """Times given as dates are equal in many stores; that alone does not make two histories one."""
+    for name in ("one", "two"):
+        async with opened(tmp_path / name) as hood:
+            for day in ("2026-06-01", "2026-06-02"):
+                await hood.learn("fixed the login", score=0.9, timestamp=day)
+    async with opened(tmp_path / "one") as one, opened(tmp_path / "two") as two:
+        lines = await _exported(one)
+        assert (await two.import_(lines)).merged == 1
+        assert [lesson.evidence for lesson in await two.lessons()] == [4]
+        assert (await two.import_(lines)).merged == 0
+        assert [lesson.evidence for lesson in await two.lessons()] == [4]
+
+
+async def test_names_with_a_colon_that_write_the_same_are_refused(tmp_path: Path) -> None:
+    """By line number, also of two lines in one file; the evidence goes to nobody else."""
+    line = {"type": "lesson", "kind": "learned", "text": "fixed the login", "episodes": ["ep:1-a"]}
+    lines = [
+        json.dumps(line | {"member": "a", "skill": "b:c"}),
+        json.dumps(line | {"member": "a:b", "skill": "c", "episodes": ["ep:2-b"]}),
+    ]
+    async with opened(tmp_path) as hood:
+        done = await hood.import_(lines)
+        assert (done.stored, done.merged, [number for number, _ in done.rejected]) == (1, 0, [2])
+        assert "without a colon" in done.rejected[0][1]
+        assert [number for number, _ in (await hood.import_(lines)).rejected] == [2]
+        (lesson,) = await hood.lessons()
+        assert (lesson.member, lesson.skill, lesson.evidence) == ("a", "b:c", 1)
+
+
+async def test_no_field_of_a_line_keeps_a_secret(tmp_path: Path) -> None:
+    """Ids, keys and cited episodes are redacted or refused as texts are; no reason shows them."""
+    key = "sk-proj-" + "Ab1" * 16
+    lines = [
+        json.dumps({"type": "episode", "id": f"ep:{key}", "timestamp": "2026-06-01"}),
+        json.dumps({"type": "memory", "key": f"notes/{key}", "value": 1}),
+        json.dumps({"type": "lesson", "kind": "learned", "text": "fixed it", "episodes": [f"ep:{key}"]}),
+    ]
+    async with opened(tmp_path) as hood:
+        done = await hood.import_(lines)
+        assert (done.stored, [number for number, _ in done.rejected]) == (2, [1])
+        assert key not in str(done)
+        assert await hood.long_term.keys("notes/") == ["notes/[redacted:openai]"]
+        assert (await hood.import_(lines)).skipped == 2
+    assert files_with(tmp_path, key) == []
+
+
+async def test_evidence_beyond_measure_is_cut(tmp_path: Path) -> None:
+    """A count of thousands of digits is read as the highest one, and goes on."""
+    line = f'{{"type":"lesson","kind":"learned","text":"fixed it","evidence":{"9" * 4299}}}'
+    async with opened(tmp_path) as hood:
+        assert (await hood.import_([line])).stored == 1
+        assert (await hood.lessons())[0].evidence == MAX_COUNT
+        assert (await hood.learn("fixed it", score=1.0)).status == "merged"
+
+
+async def test_a_forgetting_under_way_stays_where_it_is(tmp_path: Path) -> None:
+    """What says something about one store only is neither exported nor imported."""
+    async with opened(tmp_path) as hood:
+        await hood.long_term.store(UNFINISHED_KEY, {"rows": ["ltm:notes/plan"]})
+        assert await _exported(hood) == []
+        done = await hood.import_([json.dumps({"type": "memory", "key": UNFINISHED_KEY, "value": {}})])
+        assert "own" in done.rejected[0][1]
 
 
 async def test_progress_counts_lines(tmp_path: Path) -> None:
