@@ -98,6 +98,10 @@ class Calibration:
         values = np.asarray(cosines, dtype=np.float64)
         return np.asarray(np.interp(values, (-1.0, *self.quantiles, 1.0), _LEVELS), dtype=np.float64)
 
+    def inverse(self, score: float) -> float:
+        """The cosine in [-1, 1] that is mapped to `score`, a calibrated score in [0, 1]."""
+        return float(np.interp(score, _LEVELS, (-1.0, *self.quantiles, 1.0)))
+
     @property
     def q50(self) -> float:
         """The median cosine of unrelated texts: what recall counts as no likeness at all."""
