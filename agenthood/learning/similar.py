@@ -13,7 +13,6 @@ from agenthood.learning.calibration import LEXICAL, Calibration, match_score
 if TYPE_CHECKING:
     from agenthood.stores.base import Vector
 
-_LEVELS = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
 _BLOCK = 256
 # Lessons added within a step are compared one by one, so it is short.
 _STEP = 64
@@ -23,9 +22,7 @@ _MARGIN = 1e-5
 
 def lowest_cosine(calibration: Calibration | None, threshold: float) -> float:
     """The cosine whose calibrated score is `threshold`; without a calibration the threshold itself."""
-    if calibration is None:
-        return threshold
-    return float(np.interp(threshold, _LEVELS, (-1.0, *calibration.quantiles, 1.0)))
+    return threshold if calibration is None else calibration.inverse(threshold)
 
 
 def pairs_above(queries: Vector, stored: Vector, lowest: float) -> Iterator[tuple[int, int, float]]:
@@ -56,6 +53,11 @@ def exact_cosines(first: Vector, second: Vector) -> Vector:
     products = np.einsum("ij,ij->i", a, b)
     cosines: Vector = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
     return np.clip(cosines, -1.0, 1.0)
+
+
+def exact_cosine(first: Vector, second: Vector) -> float:
+    """As `exact_cosines`, for two vectors, float (d,)."""
+    return float(exact_cosines(first.reshape(1, -1), second.reshape(1, -1))[0])
 
 
 @dataclass(frozen=True, slots=True)
