@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from agenthood.config_values import CONVERTERS, Value, threshold
 from agenthood.errors import ConfigError
+from agenthood.learning.rules import MATCH_THRESHOLD, RECALL_THRESHOLD
 from agenthood.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from agenthood.embedding.settings import EmbedderSettings
 
 CONFIG_FILE = "config.json"
-MERGE_THRESHOLD = 0.85
-RECALL_THRESHOLD = 0.7
 
 _FOREIGN_KEYS = ("provider", "providers", "failover")
 _THRESHOLDS = {"mergeThreshold": "merge_threshold", "recallThreshold": "recall_threshold"}
@@ -74,7 +73,7 @@ class Settings:
     """
 
     embedder: EmbedderSettings
-    merge_threshold: float = MERGE_THRESHOLD
+    merge_threshold: float = MATCH_THRESHOLD
     recall_threshold: float = RECALL_THRESHOLD
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)

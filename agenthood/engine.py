@@ -269,7 +269,7 @@ class AsyncHood:
             member: whose lessons come first; others' follow.
             skill: only lessons of this skill.
             kind: only `learned` or only `antipattern`; both if absent.
-            threshold: lowest similarity shown, inclusive, on the scale of `scoring`; 0.7 if not configured.
+            threshold: lowest similarity shown, inclusive, on the scale of `scoring`; 0.65 if not configured.
             scoring: the scale of `similarity`: `calibrated` in [0, 1], raw `cosine`, or `squared_l2`.
 
         Raises:

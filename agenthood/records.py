@@ -155,8 +155,8 @@ class Recall(Sequence[RecalledLesson]):
     Attributes:
         lessons: what passed the threshold, best first.
         threshold: the threshold that was applied.
-        near_misses: how many of the candidates looked at fell below it.
-        nearest_miss: the best similarity among those, or None.
+        near_misses: how many of the candidates looked at fell below it by at most 0.1.
+        nearest_miss: the best similarity below it, or None.
         semantic: True if meaning was compared.
         degraded: True if the answer may be incomplete because something was down.
         reason: why it is degraded or not semantic; empty otherwise.

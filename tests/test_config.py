@@ -25,7 +25,7 @@ def write(folder: Path, content: object) -> Path:
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
     """Nothing configured, not even a directory: the bundled embedder and the measured thresholds."""
     settings = load_settings(tmp_path / "absent", environ={})
-    assert settings == Settings(EmbedderSettings(), 0.85, 0.7)
+    assert settings == Settings(EmbedderSettings(), 0.85, 0.65)
     assert settings.sources == {}
 
 

@@ -37,7 +37,7 @@ _CHARACTERS_ASKED = 100_000
     "--threshold",
     type=float,
     metavar="NUMBER",
-    help="Only lessons at least this similar.  [default: recallThreshold of the settings, else 0.7]",
+    help="Only lessons at least this similar.  [default: recallThreshold of the settings, else 0.65]",
 )
 @click.option(
     "--scoring",

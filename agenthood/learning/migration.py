@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from agenthood.errors import AgenthoodError
+from agenthood.errors import AgenthoodError, EmbeddingError
 from agenthood.formats import (
     INDEX_CURRENT_VERSION,
     INDEX_VERSION_KEY,
@@ -182,7 +182,11 @@ class _Run:
         while start < len(missing):
             if start and self._deadline is not None and time.monotonic() > self._deadline:
                 raise TimeoutError
-            await self._fill(missing[start : start + size], first=start == 0)
+            try:
+                await self._fill(missing[start : start + size], first=start == 0)
+            except (EmbeddingError, TimeoutError):
+                await self._index_words(missing[start:])
+                raise
             start, size = start + size, min(2 * size, _LARGEST_BATCH)
             if on_progress is not None:
                 on_progress(self.report.embedded, len(missing))
@@ -206,6 +210,17 @@ class _Run:
         done = self.report.embedded + len(entries)
         remaining = self.report.remaining - len(entries)
         self.report = replace(self.report, embedded=done, remaining=remaining, complete=remaining == 0)
+
+    async def _index_words(self, entries: list[IndexEntry]) -> None:
+        """Let the lessons that cannot be embedded now be found by their words until they are."""
+        known = await self._store.ids(self._index.words)
+        unknown = [entry for entry in entries if PATTERN + storable(entry.key) not in known]
+        for start in range(0, len(unknown), _LARGEST_BATCH):
+            part = unknown[start : start + _LARGEST_BATCH]
+            async with self._store.exclusive():
+                kept = [part[n] for n in await still_there(self._store, part)]
+                for collection, records in self._index.rows(kept, None).items():
+                    await self._store.upsert(collection, records)
 
     async def _finish(self, lessons: int) -> None:
         """Write the marker last; as an upsert it collapses the several that the TypeScript program leaves."""

@@ -13,6 +13,7 @@ from agenthood.errors import EmbeddingError, EmbeddingSpaceError, InvalidInputEr
 from agenthood.formats import storable, unstorable_reason
 from agenthood.learning.lessons import lesson_from, lesson_of_row
 from agenthood.learning.ranking import Corpus, best_bm25, bm25, coverage, frequencies
+from agenthood.learning.rules import RECALL_THRESHOLD
 from agenthood.records import KINDS, SCORINGS, Kind, Lesson, Recall, RecalledLesson, Scoring
 from agenthood.stores.base import SHARED, Record
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.stores.base import Vector, VectorStore
 
-RECALL_THRESHOLD = 0.7
-"""Match score from which a lesson is shown: one unrelated pair in a hundred reaches it, most reworded ones do."""
+NEAR = 0.1
+"""How far below the threshold a near miss may be."""
 
 _LOOKED_AT = 50
 _MOST_LOOKED_AT = 2_000
@@ -73,7 +74,7 @@ class Query:
         if self.scoring not in SCORINGS:
             raise InvalidInputError(f"scoring {self.scoring!r} is none of {', '.join(map(repr, SCORINGS))}")
         if not _is_number(self.threshold) or not -4 <= self.threshold <= 1:  # noqa: PLR2004  1 - l2 squared reaches -3
-            raise InvalidInputError(f"threshold {self.threshold!r} is out of range: give one like 0.7")
+            raise InvalidInputError(f"threshold {self.threshold!r} is out of range: give one like 0.65")
 
     @property
     def fields(self) -> dict[str, str]:
@@ -119,7 +120,7 @@ class Recaller:
         return Recall(
             lessons=tuple(shown[: max(0, query.limit)]),
             threshold=query.threshold,
-            near_misses=len(missed),
+            near_misses=sum(similarity >= query.threshold - NEAR for similarity in missed),
             nearest_miss=max(missed, default=None),
             semantic=vector is not None and self._space.semantic,
             degraded=bool(reason),

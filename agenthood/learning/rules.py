@@ -18,6 +18,8 @@ ANTIPATTERN_BELOW = 0.4
 """A mean score below this is learned from as what failed."""
 MATCH_THRESHOLD = 0.85
 """Match score, on the calibrated scale, from which an episode is evidence for a lesson that is there already."""
+RECALL_THRESHOLD = 0.65
+"""Match score from which a lesson is shown: one unrelated pair in thirty reaches it, and short questions do, too."""
 MAX_CITED = 100
 """How many episode ids a lesson cites; the count goes on."""
 MAX_COUNT = 2**53 - 1

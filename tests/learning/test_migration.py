@@ -411,3 +411,17 @@ async def test_old_rows_that_came_later_are_noticed(tmp_path: Path) -> None:
         assert (hood.migration.embedded, hood.migration.complete) == (1, True)
     async with opened(tmp_path) as hood:
         assert hood.migration is None
+
+
+async def test_without_an_embedder_old_lessons_are_found_by_their_words(golden_store: GoldenStore) -> None:
+    """Where a changed model is down, what is not embedded yet is found by wording, and embedded once it works."""
+    folder = golden_store("a")
+    async with agenthood.open_async(folder, embedder=small(fail_after=0)) as hood:
+        found = await hood.recall("implemented auth middleware", limit=50)
+        assert found
+        assert not found.semantic
+        assert found.degraded
+    async with agenthood.open_async(folder, embedder=small()) as hood:
+        assert hood.migration is not None
+        assert (hood.migration.embedded, hood.migration.complete) == (LESSONS["a"], True)
+        await _check_findable(hood, LESSONS["a"])

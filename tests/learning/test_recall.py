@@ -91,7 +91,7 @@ async def test_the_answer_is_what_comparing_everything_gives(
 
 
 async def test_near_misses_are_counted(tmp_path: Path) -> None:
-    """What falls below the threshold is counted, and the nearest of it told; at the threshold it is shown."""
+    """What falls below the threshold by at most 0.1 is counted, and the nearest of it told; at the threshold it is shown."""
     async with opened(tmp_path, small()) as hood:
         await _fill(hood)
         everything = await hood.recall("the login test is flaky", threshold=0.0, limit=50)
@@ -100,9 +100,11 @@ async def test_near_misses_are_counted(tmp_path: Path) -> None:
         assert [one.similarity for one in found] == scores[:2] or {one.similarity for one in found} == set(
             scores[:2]
         )
-        assert (found.near_misses, found.nearest_miss) == (len(TEXTS) - 2, scores[2])
+        near = sum(score >= scores[1] - 0.1 for score in scores[2:])
+        assert (found.near_misses, found.nearest_miss) == (near, scores[2])
         none = await hood.recall("the login test is flaky", threshold=1.0)
-        assert (len(none), none.near_misses, none.nearest_miss) == (0, len(TEXTS), scores[0])
+        near = sum(score >= 0.9 for score in scores)
+        assert (len(none), none.near_misses, none.nearest_miss) == (0, near, scores[0])
         assert everything.near_misses == 0
         assert everything.nearest_miss is None
 
