@@ -168,6 +168,26 @@ async def test_secrets_are_redacted(memory: LongTermMemory, tmp_path: Path):
     assert b"hunter2hunter2" not in data
 
 
+async def test_secrets_in_keys_are_redacted(memory: LongTermMemory, tmp_path: Path):
+    """The value is found and removed under the key it was stored by, and no file holds the secret."""
+    secret = "sk-ant-" + "abcdefgh12345678" * 2
+    await memory.store(f"notes/{secret}", 1)
+    assert await memory.retrieve(f"notes/{secret}") == 1
+    assert await memory.keys("notes/") == ["notes/[redacted:anthropic]"]
+    assert secret.encode() not in everything_below(tmp_path)
+    assert await memory.delete(f"notes/{secret}")
+    assert await memory.keys() == []
+
+
+async def test_a_key_of_another_program_is_found_as_it_is(store: LanceStore, memory: LongTermMemory):
+    """Though it holds what looks like a secret."""
+    key = "sk-ant-" + "abcdefgh12345678" * 2
+    await store.upsert(SHARED, [Record(f"ltm:{key}", "2", {"type": "long_term"}, NOW.isoformat())])
+    assert await memory.retrieve(key) == 2
+    assert await memory.delete(key)
+    assert await memory.retrieve(key) is None
+
+
 async def test_the_newest_of_several_rows_counts(store: LanceStore, memory: LongTermMemory, tmp_path: Path):
     """Where another program only added, the newest row is the value, and storing leaves one row."""
     await store.ensure_collection(SHARED)
