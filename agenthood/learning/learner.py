@@ -12,12 +12,12 @@ import numpy as np
 
 from agenthood.embedding.lexical import lexical_vectors
 from agenthood.errors import AgenthoodError, EmbeddingError, StoreError
-from agenthood.formats import hash_pattern, new_episode_id, shown, utc_now
+from agenthood.formats import new_episode_id, shown, utc_now
 from agenthood.learning import rules
 from agenthood.learning.batch import Batch, Embedded, Known, draw_ids
 from agenthood.learning.intake import Intake, Lasting, take_in
 from agenthood.learning.lessons import lesson_of_row, lesson_record
-from agenthood.learning.placing import rows_under
+from agenthood.learning.placing import look_up
 from agenthood.learning.tally import Tally, read_tally
 from agenthood.memory.residual import BRIEF_LOCK_SECONDS, MAX_SIGNAL_CHARACTERS
 from agenthood.records import EvalResult, LearnerStatus, Receipt
@@ -173,11 +173,7 @@ class EpisodeLearner:
 
     async def _look_up(self, intakes: list[Lasting], embedded: Embedded) -> Known:
         known = Known(candidates=[[] for _ in intakes])
-        patterns = [intake.pattern for intake in intakes]
-        known.note(await self._store.get(SHARED, _rows_with(rules.first_keys, patterns)))
-        shared = _sharing_a_key(patterns, known)
-        if shared:
-            known.note(await self._store.get(SHARED, _rows_with(rules.candidate_keys, shared)))
+        await look_up(self._store, known, [intake.pattern for intake in intakes])
         if self._index is None or embedded.semantic is None:
             return known
         try:
@@ -258,24 +254,6 @@ class EpisodeLearner:
 def _is_news(intake: Intake, receipt: Receipt) -> bool:
     """Whether an episode counts: neither refused nor evidence for its lesson already."""
     return receipt.status != "rejected" and (intake.kind is None or receipt.status != "skipped")
-
-
-def _rows_with(keys: Callable[[str], tuple[str, ...]], patterns: Sequence[str]) -> list[str]:
-    """Where the patterns may be, under the keys that `keys` gives of each."""
-    return rows_under(key for pattern in patterns for key in keys(pattern))
-
-
-def _sharing_a_key(patterns: Sequence[str], known: Known) -> list[str]:
-    """The patterns whose hash another pattern has, on the store or among these: they may live under a suffix."""
-    texts: dict[str, set[str]] = {}
-    for pattern in patterns:
-        texts.setdefault(hash_pattern(pattern), set()).add(pattern)
-    for id_, text in known.taken.items():
-        key = id_.partition("/")[2]
-        key = key if key.startswith("v1:") else f"v1:{key}"
-        if key in texts:
-            texts[key].add(text)
-    return [pattern for found in texts.values() if len(found) > 1 for pattern in found if pattern]
 
 
 def _refused(intakes: Sequence[Intake], reason: str) -> list[Receipt]:
