@@ -16,6 +16,7 @@ from agenthood.secret_shapes import is_mark, mark, without_known_shapes
 MAX_DEPTH = 200
 """JSON nested deeper than this is replaced as a whole rather than looked through."""
 
+_HEADERS = ("cookie", "set-cookie", "authorization", "proxy-authorization")
 _MOST_ROUNDS = 10
 _LONGEST_KEY = 20_000  # an RSA key of 16,384 bits takes 12,700 characters
 
@@ -103,6 +104,8 @@ def _redact_member(key: Any, item: Any, depth: int) -> Any:  # noqa: ANN401 - an
         name = SECRET_NAME.fullmatch(key[-100:])
         if name and is_secret(item, password=bool(name["password"]), literal=True):
             return item if is_mark(item) else mark("value")
+        if key.lower() in _HEADERS:  # told by its name, which the value alone lacks
+            return redact(f"{key}: {item}").removeprefix(f"{key}: ")
     return _redact_value(item, depth)
 
 

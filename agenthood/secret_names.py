@@ -21,8 +21,14 @@ _AUTHORIZATION = re.compile(
 )
 _BEARER = re.compile(r"(\bbearer\s{1,3})([A-Za-z0-9._~+/-]{12,}={0,2})", re.IGNORECASE | re.ASCII)
 
+# `pass` alone is a verb and half of many words: it has to end the name of a setting or of a login.
+_BY_ITS_END = (
+    r"(?-i:(?<=[A-Z0-9]_)PASS(?![A-Za-z]))"
+    r"|(?<![a-z])(?:db|pg|my|sql|mysql|mongo|redis|user|root|admin|app|login|auth|basic|http|proxy|smtp|mail|email|imap"
+    r"|ldap|ftp|ssh|sudo)[_-]?pass(?![a-z])"
+)
 _NAME = (
-    r"(?:(?P<password>password|passwd|passphrase|passwort|pwd)|api[_-]?key|access[_-]?key|private[_-]?key"
+    rf"(?:(?P<password>password|passwd|passphrase|passwort|pwd|{_BY_ITS_END})|api[_-]?key|access[_-]?key|private[_-]?key"
     r"|account[_-]?key|auth[_-]?key|encryption[_-]?key|signing[_-]?key|master[_-]?key|secret|token|credential)"
     r"(?:[_-]?(?:access[_-]?key|key|value|base|prod|live|test|dev|staging|\d{1,3})){0,3}+"
 )
@@ -59,8 +65,20 @@ _SOME_NAME = re.compile(
 _TOKEN_LENGTH = 16
 _LONG = 20
 _LOOKED_AT = 200  # characters of a value that decide whether it is a secret
+_COOKIE = re.compile(
+    r"(cookie\\{0,3}[\"']?\s{0,3}[:=]\s{0,3}\\{0,3}[\"']?)([^\s\"'\\=;]{1,80}=[^\n\"'\\]{1,4000})",
+    re.IGNORECASE | re.ASCII,
+)
+_CRUMB = re.compile(r"([^\s=;,]{1,80})=([^\s;,]+)")
+_CRUMB_SETTINGS = ("max-age", "expires", "path", "domain", "samesite", "version")
+_LOGIN_OPTION = re.compile(
+    r"(?<!\S)((?:-u|--user|--proxy-user)(?:\s{1,3}|=)?[\"']?[^\s:\"'$-][^\s:\"']{0,100}:)([^\s\"'`<>|]{4,})"
+)
+_NEAR = 300  # characters before an option in which its command stands
+
 _LOWER_NEEDLES = (
     "://", "pass", "pwd", "key", "secret", "token", "credential", "authorization", "bearer", "sig", "auth=",
+    "cookie", "curl",
 )  # fmt: skip
 
 
@@ -77,6 +95,10 @@ def without_named(text: str) -> str:
         text = _AUTHORIZATION.sub(_hide_authorization, text)
     if "bearer" in lowered:
         text = _BEARER.sub(_hide_bearer, text)
+    if "cookie" in lowered:
+        text = _COOKIE.sub(_hide_cookie, text)
+    if "curl" in lowered:
+        text = _LOGIN_OPTION.sub(_hide_login_option, text)
     if "--" in lowered:
         text = _FLAG.sub(_hide_flag, text)
     return _without_assigned(text) if ":" in lowered or "=" in lowered else text
@@ -106,6 +128,24 @@ def _hide_authorization(match: re.Match[str]) -> str:
 
 def _hide_bearer(match: re.Match[str]) -> str:
     return match[1] + mark("header") if _is_tokenish(match[2]) else match[0]
+
+
+def _hide_cookie(match: re.Match[str]) -> str:
+    return match[1] + _CRUMB.sub(_hide_crumb, match[2])
+
+
+def _hide_crumb(match: re.Match[str]) -> str:
+    name, value = match.groups()
+    session = re.search("sess|sid|auth|token|csrf", name, re.IGNORECASE) is not None
+    secret = name.lower() not in _CRUMB_SETTINGS and is_secret(value, password=session, literal=True)
+    return f"{name}={mark('value')}" if secret else match[0]
+
+
+def _hide_login_option(match: re.Match[str]) -> str:
+    """Only curl's: elsewhere `-u name:name` says as whom to run."""
+    before = match.string[max(0, match.start() - _NEAR) : match.start()]
+    secret = "curl" in before.lower() and is_secret(match[2], password=True, literal=True)
+    return match[1] + mark("value") if secret else match[0]
 
 
 def _hide_flag(match: re.Match[str]) -> str:

@@ -69,6 +69,35 @@ _SHAPES = (
     _Shape("xai", ("xai-",), rf"{_START}xai-[A-Za-z0-9]{{20,}}"),
     _Shape("vault", ("hvs.", "hvb."), rf"{_START}hv[sb]\.{_WORD}{{20,}}"),
     _Shape("databricks", ("dapi",), rf"{_START}dapi[0-9a-f]{{32}}"),
+    _Shape("perplexity", ("pplx-",), r"pplx-[A-Za-z0-9]{20,}"),
+    _Shape("nvidia", ("nvapi-",), rf"nvapi-{_WORD}{{20,}}"),
+    _Shape("replicate", ("r8_",), rf"{_START}r8_[A-Za-z0-9]{{30,}}"),
+    _Shape("cerebras", ("csk-",), rf"{_START}csk-[A-Za-z0-9]{{20,}}"),
+    # Some digit: what else begins like that are names made of words.
+    _Shape("fireworks", ("fw_",), rf"{_START}fw_(?=[A-Za-z]{{0,40}}\d)[A-Za-z0-9]{{20,}}"),
+    _Shape(
+        "voyage",
+        ("pa-",),
+        rf"{_START}pa-(?={_WORD}{{0,40}}\d)(?={_WORD}{{0,40}}[A-Z]){_WORD}{{40,}}",
+    ),
+    _Shape("langsmith", ("lsv2_",), r"lsv2_(?:pt|sk)_[A-Za-z0-9_]{20,}"),
+    _Shape("shopify", ("shp",), r"shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{20,}"),
+    _Shape("notion", ("ntn_",), rf"{_START}ntn_[A-Za-z0-9]{{30,}}"),
+    _Shape("linear", ("lin_api_", "lin_oauth_"), r"lin_(?:api|oauth)_[A-Za-z0-9]{20,}"),
+    _Shape("grafana", ("glsa_",), r"glsa_[A-Za-z0-9_]{20,}"),
+    _Shape("docker", ("dckr_",), rf"dckr_[op]at_{_WORD}{{20,}}"),
+    _Shape("atlassian", ("ATATT3x", "ATCTT3x"), r"AT[AC]TT3x[A-Za-z0-9_=-]{20,}"),
+    _Shape(
+        "supabase", ("sbp_", "sb_secret_"), rf"{_START}(?:sbp_[A-Za-z0-9_]{{30,}}|sb_secret_{_WORD}{{20,}})"
+    ),
+    _Shape(
+        "doppler",
+        ("dp.",),
+        rf"{_START}dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{{2,35}}\.)?[A-Za-z0-9]{{30,}}",
+    ),
+    _Shape("figma", ("figd_",), rf"{_START}figd_{_WORD}{{20,}}"),
+    _Shape("newrelic", ("NRAK-",), r"NRAK-[A-Z0-9]{20,}"),
+    _Shape("postman", ("PMAK-",), r"PMAK-[A-Za-z0-9-]{20,}"),
     _Shape("age", ("AGE-SECRET-KEY-",), r"AGE-SECRET-KEY-1[A-Z0-9]{20,}"),
     _Shape("jwt", ("eyJ",), rf"{_START}eyJ{_WORD}{{8,}}+\.{_WORD}{{4,}}+(?:\.{_WORD}*)*"),
 )

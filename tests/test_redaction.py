@@ -44,6 +44,24 @@ KNOWN = {
     "twilio": ["AC" + HEX[:32], "SK" + HEX[:32]],
     "telegram": ["123456789:AA" + ALNUM[:33]],
     "digitalocean": ["dop_v1_" + HEX],
+    "perplexity": ["pplx-" + ALNUM[:48]],
+    "nvidia": ["nvapi-" + ALNUM[:30] + "-_" + ALNUM[:30]],
+    "replicate": ["r8_" + ALNUM[:37]],
+    "cerebras": ["csk-" + ALNUM[:48].lower()],
+    "fireworks": ["fw_" + ALNUM[:22]],
+    "voyage": ["pa-" + ALNUM[:20] + "-_" + ALNUM[:21]],
+    "langsmith": ["lsv2_pt_" + HEX[:32] + "_" + HEX[:10], "lsv2_sk_" + HEX[:32] + "_" + HEX[:10]],
+    "shopify": [f"shp{use}_" + HEX[:32] for use in ("at", "ca", "pa", "ss")],
+    "notion": ["ntn_" + ALNUM[:46]],
+    "linear": ["lin_api_" + ALNUM[:40]],
+    "grafana": ["glsa_" + ALNUM[:32] + "_" + HEX[:8]],
+    "docker": ["dckr_pat_" + ALNUM[:27]],
+    "atlassian": ["ATATT3x" + "FfGF0" + ALNUM + "_-=" + HEX[:8].upper()],
+    "supabase": ["sbp_" + HEX[:40], "sb_secret_" + ALNUM[:31]],
+    "doppler": ["dp.pt." + ALNUM[:43], "dp.st.dev_main." + ALNUM[:43]],
+    "figma": ["figd_" + ALNUM[:20] + "-_" + ALNUM[:18]],
+    "newrelic": ["NRAK-" + ALNUM[:27].upper()],
+    "postman": ["PMAK-" + HEX[:24] + "-" + HEX[:34]],
     "jwt": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0." + ALNUM[:43]],
 }
 SECRETS = [(kind, secret) for kind, secrets in KNOWN.items() for secret in secrets]
@@ -78,6 +96,16 @@ NAMED = [
     ("Server=x;Password={};Encrypt=yes", "pa55word"),
     ("AccountName=x;AccountKey={}", ALNUM + ALNUM[:34] + "=="),
     ('password = "ab\\"{}"', "cd9ef"),
+    ("DB_PASS={}", "hunter22x"),
+    ("export SMTP_PASS={} && ./send", "letmein"),
+    ("db_pass: '{}'", "letmein"),
+    ("connect(user='app', dbpass='{}')", "letmein"),
+    ("curl -u admin:{} https://x.example/", "letmein"),
+    ("curl -s --user 'admin:{}' https://x.example/", "pa55;word"),
+    ("curl https://x.example/ \\\n  -u=admin:{}", "letmein"),
+    ("Cookie: session={}; theme=dark", "abcdefgh"),
+    ("set-cookie: sid={}; Path=/; Max-Age=31536000", "12345678"),
+    ("curl -H 'Cookie: lang=en; connect.token={}'", ALNUM[:20]),
 ]
 
 ORDINARY = [
@@ -91,6 +119,15 @@ ORDINARY = [
     "password=md5hex(x), api_key=env2['X']",
     "login(password=password, token=self.token)",
     "login(user, password=user_password)",
+    "bypass=enabled, first_pass=results2, tests_pass: 1200, compass=northwest",
+    "PASS: 1234 tests, pass=12345, db_passes=12345, user_passed=9999",
+    "docker run -u app:wheel -v x:y image, docker exec --user 1000:1000 box",
+    "curl -u $USER:$TOKEN https://x.example/ and curl --user-agent x:y z",
+    "Cookie: theme=dark; lang=en; Path=/path/to/x and set-cookie: Max-Age=31536000; Expires=Wed,21-Oct-2026",
+    "the cookie: it has to be kept, and cookie = get_cookie(name)",
+    "fw_configuration_of_the_gateway and fw_abcdefghijklmnopqrstuvwxyz",
+    "pa-system-in-the-large-hall-of-the-old-town-house-is-broken",
+    "pplx-7b-online and r8_something_else, lsv2_format, the dp.pt file",
     "max_tokens=100, tokens: 4096, token_count = 15000",
     "password=${DB_PASSWORD} and token={{ secrets.TOKEN }} and key=<your-key>",
     "api_key: YOUR_API_KEY",
@@ -227,6 +264,19 @@ HOSTILE = (
     ["password=", 'password="', "password='token=\"", 'password=\\"', "token: ", "://", "://a:", "://a:b@"],
     ["Authorization: ", "bearer ", "bearer a", "SG.", "SG.a", "AKIA", "1:AA", "xox", "1meyJ", "\\neyJ", "-"],
     ["--token ", "secret_key_", "\\", "password" + "\\" * 9, "[redacted:", "https://password=", "QUJD\n"],
+    [
+        "cookie:",
+        "cookie:a=",
+        "Cookie: a=b; ",
+        "-u a:b ",
+        "curl -u a:",
+        "curl -u a",
+        "_pass",
+        "DB_PASS=",
+        "fw_",
+        "pa-",
+    ],
+    ["dp.pt.", "dp.pt.a", "shp", "lsv2_pt_", "ATATT3x"],
     ["a-", "8Q~", "gl", "?key=", "Proc-Type: ", "\\n", "\n"],
 )
 
@@ -236,7 +286,7 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
     """A megabyte of anything takes a second or two at most, where backtracking would take hours."""
     text = unit * (1_000_000 // len(unit))
     began = time.process_time()
-    redact(text + "PRIVATE KEY")
+    redact(text + "PRIVATE KEY curl")
     redact("-----BEGIN PRIVATE KEY-----" + text + ":=")
     assert time.process_time() - began < 10
 
@@ -270,6 +320,20 @@ def test_json_is_redacted_throughout() -> None:
         "max_tokens": 5,
     }
     assert redact_json(redact_json(value)) == redact_json(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("Cookie", "session=abcdefgh; lang=en", "session=[redacted:value]; lang=en"),
+        ("authorization", "token abcdefgh1", "token [redacted:header]"),
+        ("Authorization", "required", "required"),
+    ],
+)
+def test_json_headers_are_told_by_their_name(name: str, value: str, expected: str) -> None:
+    """As they would be in one text."""
+    assert redact_json({name: value}) == {name: expected}
+    assert redact_json({name: expected}) == {name: expected}
 
 
 def test_json_keys_that_become_equal_are_kept_apart() -> None:
