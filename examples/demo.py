@@ -39,7 +39,8 @@ QUESTIONS = (
     ("Malay, finds English", "ujian log masuk kadang-kadang gagal"),
     ("Malay", "bolehkah kita simpan kata laluan tanpa hash dahulu"),
     ("Chinese", "审查太大的合并请求"),
-    ("a near miss", "the order list page takes seconds to load"),
+    ("a symptom, finds the cause", "the order list page takes seconds to load"),
+    ("a near miss", "invoices have wrong totals"),
     ("nothing to do with it", "book a table for dinner"),
 )
 NEXT_STEPS = """\
@@ -150,7 +151,7 @@ def prompt(console: Console, hood: Hood) -> None:
 def forget(console: Console, hood: Hood) -> None:
     """Forget one lesson for good."""
     _heading(console, "4. Forget")
-    question = "where does the API key of the payment provider belong"
+    question = "may the API key be committed"
     lesson = hood.recall(question, limit=1)[0]
     console.print(f"found:        {_marked(lesson)}")
     gone = hood.forget(lesson.id, episodes=True)

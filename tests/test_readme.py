@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import runpy
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agenthood import errors
 from agenthood.cli import main
 from agenthood.config import load_settings
 
@@ -35,18 +37,32 @@ def read(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def test_the_python_code_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each Python block of README.md runs as it is; the block of text after it is its output."""
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
+def test_the_python_code_prints_what_the_page_says(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Python blocks of a page run as they are, one after the other; the block of text after one is its output."""
     monkeypatch.chdir(tmp_path)
-    found = BLOCK.findall(read("README.md"))
+    found = BLOCK.findall(read(page))
     code = [n for n, (language, _) in enumerate(found) if language == "python"]
     assert code
+    names: dict[str, object] = {}
     for n in code:
         printed = StringIO()
         with redirect_stdout(printed):
-            exec(compile(found[n][1], "README.md", "exec"), {})
+            exec(compile(found[n][1], page, "exec"), names)
         expected = found[n + 1][1] if n + 1 < len(found) and found[n + 1][0] == "text" else ""
         assert printed.getvalue() == expected
+
+
+def test_the_tree_of_errors_is_the_whole_one() -> None:
+    """docs/library.md shows the errors as the module describes them, and the module describes each it has."""
+    described = inspect.getdoc(errors) or ""
+    tree = [line.removeprefix("    ") for line in described.splitlines() if line.startswith("    ")]
+    assert "\n".join(tree) in read("docs/library.md")
+    classes = [name for name, value in vars(errors).items() if inspect.isclass(value)]
+    for name in classes:
+        assert any(re.search(rf"\b{name}\b", line) for line in tree), name
 
 
 def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +101,17 @@ def test_every_setting_is_on_the_page() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    """Every relative link on a page names a file that is there."""
-    for target in re.findall(r"\]\(([^)#:]+)\)", read(page)):
-        assert ((ROOT / page).parent / target).exists(), target
+    """Every relative link on a page names a file that is there, and a heading in it."""
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", read(page)):
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), target
+        assert not anchor or anchor in headings(file), f"{target}#{anchor}"
+
+
+def headings(file: Path) -> list[str]:
+    """The anchors that the headings of a page get."""
+    found = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found]
 
 
 def test_the_map_names_modules_that_are_there() -> None:
