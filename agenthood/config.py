@@ -36,6 +36,7 @@ _VARIABLES = {
     "AGENTHOOD_EMBED_DIMENSION": "dimension",
     "AGENTHOOD_EMBED_REVISION": "revision",
     "AGENTHOOD_EMBED_TIMEOUT": "timeout",
+    "AGENTHOOD_EMBED_DEADLINE": "deadline",
 }
 _THRESHOLD_VARIABLES = {
     "AGENTHOOD_MERGE_THRESHOLD": "merge_threshold",
@@ -55,7 +56,9 @@ _KEYS = {
     "sendDimensions": "send_dimensions",
     "queryPrefix": "query_prefix",
     "documentPrefix": "document_prefix",
+    "deadline": "deadline",
 }
+_OURS = ("AGENTHOOD_EMBED", "AGENTHOOD_MERGE", "AGENTHOOD_RECALL")
 SELF_CONTAINED = ("bundled", "lexical")
 """Kinds that need nothing else, so that a model or a key beside them is a mistake."""
 
@@ -162,7 +165,7 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     return [
         f"unknown variable {name!r}{did_you_mean(name, known)}"
         for name in sorted(environ)
-        if name.startswith("AGENTHOOD_EMBED") and name not in known
+        if name.startswith(_OURS) and name not in known
     ]
 
 

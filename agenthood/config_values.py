@@ -97,6 +97,7 @@ CONVERTERS: dict[str, Callable[[Value], Any]] = {
     "dimension": _whole(1),
     "revision": _text,
     "timeout": _seconds,
+    "deadline": _seconds,
     "batch_size": _whole(1),
     "concurrency": _whole(1),
     "max_retries": _whole(0),

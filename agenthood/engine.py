@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from agenthood.errors import (
-    AgenthoodError,
-    EmbeddingError,
-    EmbeddingSpaceError,
-    InvalidInputError,
-    StoreError,
-)
-from agenthood.formats import EPISODE, parse_time, storable
+from agenthood.errors import AgenthoodError, EmbeddingError, InvalidInputError
+from agenthood.formats import parse_time
 from agenthood.learning import forgetting, migration, transfer
-from agenthood.learning.index import EmbeddingIndex
-from agenthood.learning.learner import EpisodeLearner
-from agenthood.learning.lessons import read_book
-from agenthood.learning.recall import Query, Recaller
-from agenthood.learning.spaces import ActiveSpace
-from agenthood.memory.episodic import EpisodicMemory
-from agenthood.memory.long_term import LongTermMemory
-from agenthood.memory.residual import ResidualMemory
+from agenthood.learning.recall import Query
+from agenthood.opening import MIGRATION_SECONDS, OpenStore
+from agenthood.overview import chosen_lessons, status_of
 from agenthood.records import (
-    KINDS,
     UNKNOWN,
     EvalResult,
     Forgotten,
@@ -43,161 +32,21 @@ from agenthood.records import (
     Status,
 )
 from agenthood.session import DEADLINE, AsyncSession
-from agenthood.stores.base import SHARED
-from agenthood.stores.filters import StartsWith
-from agenthood.stores.lance import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agenthood.config import Settings
     from agenthood.embedding.base import Embedder
-    from agenthood.stores.base import Health, VectorStore
+    from agenthood.stores.base import Health
 
     Progress = Callable[[int, int], None]
 
-MIGRATION_SECONDS = 5.0
-_OPENED = (
-    "store",
-    "space",
-    "index",
-    "long_term",
-    "episodic",
-    "residual",
-    "learner",
-    "_recaller",
-    "_recall_threshold",
-)
 _log = logging.getLogger("agenthood")
 
 
-class AsyncHood:
+class AsyncHood(OpenStore):
     """An open store with its engine. Use it as `async with open_async(path) as hood`, or `await` it."""
-
-    def __init__(
-        self,
-        path: str | Path = ".agenthood",
-        *,
-        settings: Settings | None = None,
-        embedder: Embedder | str | None = None,
-        start_migration: bool = True,
-        migration_seconds: float = MIGRATION_SECONDS,
-    ) -> None:
-        """See `agenthood.open_async`."""
-        self.path = Path(path)
-        self.migration: MigrationReport | None = None
-        self.reason = ""
-        self._settings = settings
-        self._wanted = embedder
-        self._start_migration = start_migration
-        self._migration_seconds = migration_seconds
-        self._started = False
-        self._embedder: Embedder | None = None
-
-    if not TYPE_CHECKING:  # a type checker would take it that every name exists
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            """Say that the store is closed, where what opening makes is asked for."""
-            if name in _OPENED:
-                raise RuntimeError(
-                    f"this store is not open: use `async with agenthood.open_async({str(self.path)!r}) as hood`"
-                )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    # -- opening and closing ----------------------------------------------------------------------------
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self.start().__await__()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
-
-    async def start(self) -> Self:
-        """Open the store and the embedding space; called by `await` and `async with`.
-
-        Raises:
-            ConfigError: a setting cannot be used.
-            EmbeddingSpaceError: the model answers differently from when its space was created.
-            StoreUnavailableError: the store cannot be opened.
-        """
-        if self._started:
-            return self
-        from agenthood.config import load_settings  # noqa: PLC0415  for those who give settings it is not needed
-
-        settings = self._settings or load_settings(self.path)
-        for warning in settings.warnings if self._settings is None else ():
-            _log.warning("%s", warning)
-        self._embedder, self.reason = await _chosen(self._wanted, settings)
-        self.store: VectorStore = LanceStore(self.path / "memory")
-        try:
-            await self._open(self._embedder, settings)
-        except BaseException:
-            await self.close()
-            raise
-        self._started = True
-        return self
-
-    async def _open(self, embedder: Embedder, settings: Settings) -> None:
-        shared = await self.store.ensure_collection(SHARED)
-        self.space = ActiveSpace(embedder, self.store)
-        await self.space.load_calibration()
-        if not embedder.pinned:
-            await self._verify()
-        self.index = EmbeddingIndex(
-            self.store, embedder.space, shared=shared, calibration=self.space.calibration
-        )
-        for collection in (self.index.main, self.index.words):
-            await self.store.ensure_collection(collection)
-        self.long_term = LongTermMemory(self.store)
-        self.episodic = EpisodicMemory(self.store)
-        self.residual = ResidualMemory(self.path / "residual.json")
-        self.learner = EpisodeLearner(
-            self.store,
-            index=self.index,
-            space=self.space,
-            residual=self.residual,
-            threshold=settings.merge_threshold,
-        )
-        self._recaller = Recaller(self.store, self.index, self.space)
-        self._recall_threshold = settings.recall_threshold
-        if self._start_migration:
-            await self._finish_forgetting()
-        if self._start_migration and not await migration.is_current(self.store, self.index):
-            self.migration = await self._migrate(seconds=self._migration_seconds)
-
-    async def _finish_forgetting(self) -> None:
-        """Finish what a killed `forget` left; where that cannot be done now, the next start tries again."""
-        try:
-            await forgetting.finish(self.store, residual=self.residual)
-        except StoreError as exc:
-            _log.warning("an interrupted forget could not be finished: %s", exc)
-
-    async def _verify(self) -> None:
-        """Ask a model whose answers may have changed; one that cannot be reached now is asked at first use."""
-        try:
-            await self.space.check()
-        except EmbeddingSpaceError:
-            raise
-        except EmbeddingError as exc:
-            self.reason = str(exc)
-            _log.warning("%s", exc)
-
-    async def close(self) -> None:
-        """Release the store and the embedder; closing twice is fine."""
-        self._started = False
-        embedder, store = self._embedder, self.__dict__.get("store")
-        for name in _OPENED:
-            self.__dict__.pop(name, None)
-        self._embedder = None
-        try:
-            if embedder is not None:
-                await embedder.aclose()
-        finally:
-            if store is not None:
-                await store.close()
 
     # -- learning and recalling -------------------------------------------------------------------------
 
@@ -276,14 +125,14 @@ class AsyncHood:
             InvalidInputError: an empty text or an unusable option.
             StoreError: the store could not be searched.
         """
-        lowest = self._recall_threshold if threshold is None else threshold
-        found = await self._recaller.recall(Query(text, limit, member, skill, kind, lowest, scoring))
-        if self.migration is not None and not self.migration.complete and not found.degraded:
-            missing = (
-                f"{self.migration.remaining} lessons cannot be found by meaning yet: run agenthood migrate"
-            )
-            found = replace(found, degraded=True, reason=missing)
-        return found
+        parts = self.parts
+        lowest = parts.recall_threshold if threshold is None else threshold
+        query = Query(text, limit, member, skill, kind, lowest, scoring)
+        found = await parts.recaller.recall(query)
+        if await parts.catch_up.just_done():
+            found = await parts.recaller.recall(query)
+        missing = parts.catch_up.missing
+        return replace(found, degraded=True, reason=missing) if missing and not found.degraded else found
 
     def session(  # noqa: PLR0913  the options of a session
         self,
@@ -332,23 +181,9 @@ class AsyncHood:
             contains: only those whose text holds this, upper or lower case.
             limit: how many at most; all if absent.
         """
-        if kind is not None and kind not in KINDS:
-            raise InvalidInputError(f"kind {kind!r} is none of {', '.join(map(repr, KINDS))}")
-        wanted = {
-            name: value
-            for name, value in (("kind", kind), ("member", member), ("skill", skill))
-            if value is not None
-        }
-        part = (contains or "").lower()
-        found = [
-            lesson
-            for lesson in (await read_book(self.store)).lessons.values()
-            if all(getattr(lesson, name) == value for name, value in wanted.items())
-            and part in lesson.text.lower()
-        ]
-        found.sort(key=lambda lesson: lesson.id)
-        found.sort(key=lambda lesson: lesson.last_seen, reverse=True)
-        return found if limit is None else found[: max(0, limit)]
+        return await chosen_lessons(
+            self.store, kind=kind, member=member, skill=skill, contains=contains, limit=limit
+        )
 
     async def forget(self, *ids: str, episodes: bool = False) -> Forgotten:
         """Remove lessons everywhere, also from old versions on disk.
@@ -361,21 +196,8 @@ class AsyncHood:
 
     async def status(self) -> Status:
         """Counts, the active space, and what the learner has done."""
-        book = await read_book(self.store)
-        present = set((await self.index.present()).values())
-        indexed = sum(storable(pattern) in present for pattern in book.lessons)
-        return Status(
-            path=str(self.path),
-            lessons={kind: sum(one.kind == kind for one in book.lessons.values()) for kind in KINDS},
-            episodes=await self.store.count(SHARED, StartsWith("id", EPISODE)),
-            indexed=indexed,
-            pending=len(book.lessons) - indexed,
-            space=str(self.index.space),
-            semantic=self.space.semantic,
-            calibration=self.space.calibration,
-            learner=await self.learner.get_status(),
-            reason=self.reason,
-        )
+        await self.parts.catch_up.just_done()
+        return await status_of(self.parts, self.path, self.reason)
 
     async def health(self) -> Health:
         """Whether the store answers; never raises."""
@@ -392,7 +214,8 @@ class AsyncHood:
             drop_old: afterwards, if nothing remains to do, remove the pattern tables of other spaces.
             on_progress: called with (embedded, to embed) after each batch.
         """
-        report = self.migration = await self._migrate(on_progress=on_progress)
+        await self._wait_for_model()
+        report = await self._migrate(on_progress=on_progress)
         if drop_old and report.complete:
             kept = {self.index.main.name, self.index.words.name}
             for collection in await self.store.collections():
@@ -404,19 +227,18 @@ class AsyncHood:
                     await self.store.drop_collection(collection.name)
         return report
 
-    async def _migrate(
-        self, *, seconds: float | None = None, on_progress: Progress | None = None
-    ) -> MigrationReport:
-        return await migration.reindex_legacy_patterns(
-            self.store, self.index, self.space, seconds=seconds, on_progress=on_progress
-        )
+    async def _wait_for_model(self) -> None:
+        """Let a model that is slow to start take its time; what it cannot do is told by what follows."""
+        with suppress(EmbeddingError):
+            await self.space.prepare()
 
     async def maintain(self) -> MaintenanceReport:
         """Finish a forget and the index, compact every collection, and remove versions older than ten minutes."""
         await self._finish_forgetting()
         migrated = None
         if not await migration.is_current(self.store, self.index):
-            migrated = self.migration = await self._migrate()
+            await self._wait_for_model()
+            migrated = await self._migrate()
         done = {
             collection.name: await self.store.maintain(collection)
             for collection in await self.store.collections()
@@ -443,32 +265,6 @@ class AsyncHood:
             on_progress: called with (lines done, 0) after each batch.
         """
         return await transfer.import_lines(self.store, self.index, self.space, lines, on_progress=on_progress)
-
-
-async def _chosen(wanted: Embedder | str | None, settings: Settings) -> tuple[Embedder, str]:
-    """The embedder to use, and why it is not the one wanted."""
-    from agenthood.embedding import (  # noqa: PLC0415  loads numpy
-        BundledEmbedder,
-        EmbedderSettings,
-        LexicalEmbedder,
-        create_embedder,
-    )
-
-    if wanted is not None and not isinstance(wanted, str):
-        return wanted, ""
-    chosen = settings.embedder
-    if wanted is not None and wanted != chosen.kind:
-        # Another kind: the model and address belong to another server, and its key must not be sent to this one.
-        chosen = EmbedderSettings(kind=wanted)
-    try:
-        embedder = await create_embedder(chosen)
-        if isinstance(embedder, BundledEmbedder):
-            embedder.check_installed()
-    except EmbeddingError as exc:
-        reason = f"wording is compared instead of meaning: {exc}"
-        _log.warning("%s", reason)
-        return LexicalEmbedder(), reason
-    return embedder, ""
 
 
 def open_async(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TextIO, TypeVar
 
 from agenthood.background import BackgroundLoop
-from agenthood.engine import MIGRATION_SECONDS, AsyncHood
+from agenthood.engine import AsyncHood
+from agenthood.opening import MIGRATION_SECONDS
 from agenthood.session import DEADLINE, Session
 
 if TYPE_CHECKING:

