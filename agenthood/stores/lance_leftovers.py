@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
@@ -96,25 +97,25 @@ async def _understood(table: AsyncTable, folder: Path) -> bool:
 
     A later LanceDB may write them otherwise.
     """
-    manifests = _manifests(folder)
+    stats: Any = await table.stats()  # a mapping at run time, declared as a class without items
+    fragments, indices = stats["fragment_stats"]["num_fragments"], len(list(await table.list_indices()))
+    manifests = _manifests(folder)  # read last: whatever was committed meanwhile is in them
     named = {
         part: sum(_is_named(path, manifests) for path in (folder / part).glob("*"))
         for part in ("data", "_indices")
     }
-    stats: Any = await table.stats()  # a mapping at run time, declared as a class without items
-    fragments, indices = stats["fragment_stats"]["num_fragments"], len(list(await table.list_indices()))
     return bool(named["data"] >= fragments and named["_indices"] >= indices)
 
 
 def _changed(path: Path) -> float:
-    """When the file, or anything in the folder, was last written; seconds since the epoch."""
-    newest = 0.0
+    """When the file, or anything in the folder, was last written, in seconds since the epoch."""
+    times = []
     for part in (path, *path.rglob("*")):
         try:
-            newest = max(newest, part.stat().st_mtime)
-        except FileNotFoundError:
-            continue
-    return newest
+            times.append(part.stat().st_mtime)
+        except FileNotFoundError:  # it was renamed: somebody is at work
+            return math.inf
+    return max(times)
 
 
 def _remove(path: Path) -> None:

@@ -6,6 +6,7 @@ Usage: worker.py COMMAND BACKEND FOLDER [ARGUMENT...]; each prints lines, and st
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from stores.backends import TYPED, Backend, everything, full, record, unit
+from stores.backends import SHARED, TYPED, Backend, everything, full, record, unit
 
 if TYPE_CHECKING:
     from agenthood.stores.base import VectorStore
@@ -39,6 +40,14 @@ async def endless(store: VectorStore) -> None:
         await store.upsert(TYPED, [*rows, record("counter", str(number), vector=unit(number + 1))])
         number += 3
         say(str(number))
+
+
+async def bulk(store: VectorStore, name: str) -> None:
+    """Upsert so much at once that it takes a while."""
+    collection = {TYPED.name: TYPED, SHARED.name: SHARED}[name]
+    rows = [full(number, content=random.Random(number).randbytes(2_000).hex()) for number in range(4_000)]
+    say("writing")
+    await store.upsert(collection, rows)
 
 
 async def hold(store: VectorStore, seconds: str) -> None:
@@ -84,9 +93,15 @@ async def main(command: str, backend: str, folder: str, *arguments: str) -> None
         await store.ensure_collection(TYPED)
     say("ready")
     await asyncio.to_thread(sys.stdin.readline)
-    await {"upsert": upsert, "endless": endless, "hold": hold, "alone": alone, "read": read}[command](
-        store, *arguments
-    )
+    commands = {
+        "upsert": upsert,
+        "endless": endless,
+        "bulk": bulk,
+        "hold": hold,
+        "alone": alone,
+        "read": read,
+    }
+    await commands[command](store, *arguments)
     await store.close()
 
 
