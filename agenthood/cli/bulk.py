@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
+from agenthood.cli.interrupts import completed
 from agenthood.cli.jsonl import KEYS, ByteSource, EpisodeParser, ParsedLine, raw_lines
 from agenthood.cli.text import counted
 from agenthood.records import Receipt, ReceiptStatus
@@ -70,7 +72,8 @@ class BulkLearner:
         done = 0
         try:
             for batch in self._batches(source):
-                self._learn(batch)
+                with completed(partial(self._unsure, batch)):
+                    self._learn(batch)
                 done += sum(len(line.raw.data) for line in batch)
                 advance(done, source.size)
         except BaseException:  # also Ctrl-C: whatever ends it, someone must know where to go on
@@ -114,6 +117,14 @@ class BulkLearner:
         if self._rejects is not None:
             self._rejects.flush()
         self._settled = batch[-1].raw.number
+        self._output.flush()  # a receipt for every line that is settled, however the command ends
+
+    def _unsure(self, batch: list[ParsedLine]) -> str:
+        """What to say where nobody waits for the batch to end."""
+        return (
+            f"ended at once: line {self._settled} was the last one settled; "
+            f"up to line {batch[-1].raw.number} lines may be learned or not"
+        )
 
     def _settle(self, line: ParsedLine, receipt: Receipt) -> None:
         """Count, report and keep one line whose fate is known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agenthood.cli.interrupts import completed
 from agenthood.cli.jsonl import ByteSource, RawLine, raw_lines
 from agenthood.records import Imported
 
@@ -63,6 +64,11 @@ class Importer:
             self._texts.append(text)
 
     def _flush(self) -> None:
+        """Import the lines taken since the last time; Ctrl-C waits for that."""
+        with completed(lambda: "ended at once: import the file again, what is there already is skipped"):
+            self._import()
+
+    def _import(self) -> None:
         """Import the lines taken since the last time, and report the bad ones among them."""
         found = self._hood.import_(self._texts) if self._texts else Imported()
         bad = self._bad + [(self._numbers[number - 1], reason) for number, reason in found.rejected]

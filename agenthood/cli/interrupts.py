@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from typing import Any
 
 CLOSING_SECONDS = 5.0
@@ -73,3 +74,59 @@ def _close(runner: asyncio.Runner, code: int) -> None:
         runner.close()
     finally:
         patience.cancel()
+
+
+@contextmanager
+def completed(last_words: Callable[[], str]) -> Iterator[None]:
+    """Let the work of a `with` block end before Ctrl-C does: half of a batch would be neither done nor undone.
+
+    A second Ctrl-C ends the process at once.
+
+    Args:
+        last_words: what to say then.
+
+    Raises:
+        KeyboardInterrupt: after the block, if Ctrl-C was pressed in it.
+    """
+    import signal  # noqa: PLC0415  keeps --help light
+    import threading  # noqa: PLC0415
+
+    before = signal.getsignal(signal.SIGINT)
+    # Where Ctrl-C is ignored, as in a shell's background jobs, it stays so; only the main thread can be asked.
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = 0
+
+    def note(*_: object) -> None:
+        nonlocal pressed
+        pressed += 1
+        if pressed > 1:
+            _end_at_once(last_words())
+        _say("finishing the batch that runs; Ctrl-C again ends at once")
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _end_at_once(text: str) -> None:
+    import os  # noqa: PLC0415  keeps --help light
+    import sys  # noqa: PLC0415
+
+    if sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), b"\x1b[?25h")  # a progress bar hides the cursor
+    _say(text)
+    os._exit(INTERRUPTED)
+
+
+def _say(text: str) -> None:
+    """Write to standard error from a signal handler, where the stream itself may be in the middle of a write."""
+    import os  # noqa: PLC0415  keeps --help light
+    import sys  # noqa: PLC0415
+
+    os.write(sys.stderr.fileno(), f"agenthood: {text}\n".encode())

@@ -31,6 +31,10 @@ class Output:
         """Part of the answer as it comes, safe to show, at once."""
         print(shown_text(text), end="", flush=True)  # noqa: T201
 
+    def flush(self) -> None:
+        """Hand on what was written of the answer until now."""
+        sys.stdout.flush()
+
     def document(self, value: object) -> None:
         """`value` as one line of JSON."""
         self.line(json_text(value, ascii_only=not _speaks_utf8(sys.stdout)))
