@@ -17,7 +17,6 @@ from agenthood.formats import PATTERN, iso, split_pattern, storable, utc_now
 from agenthood.learning.calibration import Calibration, match_score
 from agenthood.learning.lessons import lesson_key
 from agenthood.learning.rules import MATCH_THRESHOLD, candidate_keys, choose_key
-from agenthood.learning.similar import Lowest, pairs_above
 from agenthood.records import SCORINGS, Kind, PatternMatch, Scoring
 from agenthood.stores.base import SHARED, Collection, Hit, Record, Vector, VectorField
 from agenthood.stores.filters import AllOf, Equals, Filter, where
@@ -28,15 +27,12 @@ if TYPE_CHECKING:
 
     from agenthood.embedding.base import EmbeddingSpace
     from agenthood.records import Lesson
-    from agenthood.stores.base import VectorStore
+    from agenthood.stores.base import Matrix, VectorStore
 
 LEXICAL_SPACE = LexicalEmbedder().space
 PATTERN_TYPE = "learned_pattern"
 _CANDIDATES = 50
 _MOST_HITS = 10_000
-# The nearest pattern decides, unless its lesson has gone meanwhile or says the opposite.
-_NEAREST = 8
-_MANY = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,40 +336,15 @@ class EmbeddingIndex:
             for n, rows in enumerate(found)
         ]
 
-    async def matches(
-        self, semantic: Vector, words: Vector, *, fields: Mapping[str, str], threshold: float
-    ) -> list[list[Candidate]]:
-        """For each query, the patterns that may reach a match threshold.
+    async def matrix(self, fields: Mapping[str, str]) -> Matrix | None:
+        """The semantic vectors of the patterns with these fields; None in a space that only compares wording."""
+        if self._lexical_only:
+            return None
+        return await self._store.matrix(self.main, condition=self.condition(fields))
 
-        A few queries are searched for in the store; for many, the vectors of all patterns with these fields
-        are read once and compared in blocks. Both give the same best match.
-
-        Args:
-            semantic: float32 (n, dimension); zero rows match nothing by meaning.
-            words: float32 (n, LEXICAL_DIMENSION).
-            fields: kind, member and skill the patterns must have.
-            threshold: match score in [0, 1].
-        """
-        if len(words) < _MANY:
-            near = await self.candidates(semantic, words, fields=fields, limit=_NEAREST)
-            # If so many are alike, there may be more, and not the nearest may be the one that fits.
-            if all(sum(c.score(self.calibration) >= threshold for c in some) < _NEAREST for some in near):
-                return near
-        lowest = Lowest.of(self.calibration, threshold)
-        found: list[dict[str, tuple[float, float]]] = [{} for _ in words]
-        if not self._lexical_only:
-            ids, stored = await self._store.matrix(self.main, condition=self.condition(fields))
-            for query, row, cosine in pairs_above(semantic, stored, lowest.semantic):
-                found[query][ids[row]] = (cosine, 0.0)
-        ids, stored = await self._store.matrix(
-            self.words, field=self._words_field, condition=self._typed(fields)
-        )
-        for query, row, cosine in pairs_above(words, stored, lowest.words):
-            found[query][ids[row]] = (found[query].get(ids[row], (-1.0, 0.0))[0], cosine)
-        rows = await self._store.get(self.words, sorted({id_ for some in found for id_ in some}))
-        return [
-            [Candidate(rows[id_], *cosines) for id_, cosines in some.items() if id_ in rows] for some in found
-        ]
+    async def matrix_of_words(self, fields: Mapping[str, str]) -> Matrix:
+        """The lexical vectors of the patterns with these fields."""
+        return await self._store.matrix(self.words, field=self._words_field, condition=self._typed(fields))
 
     async def _search(  # noqa: PLR0913, PLR0917  one search
         self,

@@ -17,6 +17,7 @@ from agenthood.learning import rules
 from agenthood.learning.batch import Batch, Embedded, Known, draw_ids
 from agenthood.learning.intake import Intake, Lasting, take_in
 from agenthood.learning.lessons import lesson_of_row, lesson_record
+from agenthood.learning.matching import matches
 from agenthood.learning.placing import look_up
 from agenthood.learning.tally import Tally, read_tally
 from agenthood.memory.residual import BRIEF_LOCK_SECONDS, MAX_SIGNAL_CHARACTERS
@@ -186,15 +187,8 @@ class EpisodeLearner:
     async def _search(
         self, index: EmbeddingIndex, intakes: list[Lasting], semantic: Vector, words: Vector, known: Known
     ) -> None:
-        groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
-        for position, intake in enumerate(intakes):
-            groups.setdefault(intake.fields, []).append(position)
-        for fields, positions in groups.items():
-            found = await index.matches(
-                semantic[positions], words[positions], fields=dict(fields), threshold=self._threshold
-            )
-            for position, row in zip(positions, found, strict=True):
-                known.candidates[position] = row
+        groups = [intake.fields for intake in intakes]
+        known.candidates = await matches(self._store, index, (semantic, words), groups, self._threshold)
         await self._load(known)
 
     async def _load(self, known: Known) -> None:

@@ -80,6 +80,21 @@ class Hit:
     score: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """The vectors of many records.
+
+    Attributes:
+        ids: the ids of the records.
+        vectors: float32 (n, dimension of the field).
+        owners: for each record its metadata under `TYPED_FIELDS`, in that order; None where one is absent.
+    """
+
+    ids: list[str]
+    vectors: Vector
+    owners: list[tuple[str | None, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """A record that was refused; its neighbours in the batch were written."""
@@ -198,8 +213,8 @@ class VectorStore(Protocol):
 
     async def matrix(
         self, collection: Collection, *, field: VectorField = "vector", condition: Filter | None = None
-    ) -> tuple[list[str], Vector]:
-        """The ids of all matching records that have a vector, and the vectors: float32 (n, dimension of the field)."""
+    ) -> Matrix:
+        """The vectors of all matching records that have one, read at once."""
         ...
 
     async def search_terms(

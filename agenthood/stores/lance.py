@@ -20,6 +20,7 @@ from agenthood.stores.base import (
     Collection,
     Health,
     Hit,
+    Matrix,
     Record,
     UpsertResult,
     Vector,
@@ -207,12 +208,13 @@ class LanceStore:
 
     async def matrix(
         self, collection: Collection, *, field: VectorField = "vector", condition: Filter | None = None
-    ) -> tuple[list[str], Vector]:
+    ) -> Matrix:
         """See `VectorStore.matrix`."""
         collection = await self.ensure_collection(collection)
 
-        async def read(table: AsyncTable) -> tuple[list[str], Vector]:
-            return await reads.matrix(table, field, await self._selection(collection, table, condition))
+        async def read(table: AsyncTable) -> Matrix:
+            selected = await self._selection(collection, table, condition)
+            return await reads.matrix(table, field, selected, typed=collection.typed)
 
         return await self._tables.run("reading", collection, read)
 

@@ -119,3 +119,15 @@ async def test_a_large_batch_decides_as_small_ones(tmp_path: Path, embedder: str
     assert await _outcome(tmp_path / "a", before, episodes, model, 30) == await _outcome(
         tmp_path / "b", before, episodes, model, 1_000
     )
+
+
+async def test_many_members_in_one_batch(tmp_path: Path) -> None:
+    """A batch of many members' episodes merges within each member, as one by one does."""
+    results = [good(f"restarted build number {n % 3}", member=f"m{n % 40:02d}") for n in range(160)]
+    async with opened(tmp_path / "batch") as hood:
+        await hood.learn_many(results[:80])
+        batch = await hood.learn_many(results[80:])
+    async with opened(tmp_path / "single") as hood:
+        await hood.learn_many(results[:80])
+        single = [await hood.learner.learn(result) for result in results[80:]]
+    assert [(r.status, r.id, r.evidence) for r in batch] == [(r.status, r.id, r.evidence) for r in single]

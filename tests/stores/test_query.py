@@ -178,20 +178,22 @@ async def test_the_matrix_holds_what_a_search_would_look_at(
     store: VectorStore, backend: Backend, collection: Collection
 ):
     """Ids and vectors of the matching records that have one, in the same order; none where there are none."""
-    assert (await store.matrix(collection))[1].shape == (0, 8)
+    assert (await store.matrix(collection)).vectors.shape == (0, 8)
     await store.upsert(
         collection, [*(full(number) for number in range(30)), record("none"), record("nothing")]
     )
     await store.upsert(collection, [full(3, vector=axis(3)), full(4, vector=None)])
     async with backend.reopened() as again:
         for condition, wanted in ((None, range(30)), (Equals("member", "member-1"), range(1, 30, 3))):
-            ids_, vectors = await again.matrix(collection, condition=condition)
+            read = await again.matrix(collection, condition=condition)
+            ids_, vectors = read.ids, read.vectors
             expected = {full(n).id: axis(3) if n == 3 else unit(n) for n in wanted if n != 4}
             assert vectors.dtype == np.float32
             assert {id_: row.tolist() for id_, row in zip(ids_, vectors, strict=True)} == {
                 id_: row.tolist() for id_, row in expected.items()
             }
         if collection.lexical:
-            ids_, vectors = await again.matrix(collection, field="lexical")
+            read = await again.matrix(collection, field="lexical")
+            ids_, vectors = read.ids, read.vectors
             assert sorted(ids_) == [full(n).id for n in range(30)]
             assert vectors.shape == (30, LEXICAL_DIMENSION)
