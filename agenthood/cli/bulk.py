@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from agenthood.cli.interrupts import completed
 from agenthood.cli.jsonl import KEYS, ByteSource, EpisodeParser, ParsedLine, raw_lines
+from agenthood.cli.logs import Held
 from agenthood.cli.text import counted
-from agenthood.records import Receipt, ReceiptStatus
+from agenthood.errors import StoreUnavailableError
+from agenthood.records import EvalResult, Receipt, ReceiptStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from agenthood import Hood
     from agenthood.cli.output import Output
@@ -20,6 +23,11 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES = 8 * 2**20
 _WARNINGS = 10
+_ALIKE = 10
+_REASONS = 1_000
+"""Different reasons that are counted; all lines with any other are named."""
+_COMMIT = 2_000
+"""Lines; the engine writes no more episodes in one commit, and a batch should be written whole or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class BulkLearner:
     """Learns the lines of one source.
 
     Attributes:
-        counts: how many lines ended how.
+        counts: how many lines ended how, of those that are settled.
     """
 
     def __init__(
@@ -55,8 +63,9 @@ class BulkLearner:
         self._hood = hood
         self._output = output
         self._rejects = rejects
-        self._batch = batch
+        self._batch = min(batch, _COMMIT)
         self._parser = EpisodeParser()
+        self._reasons = Reasons(output)
         self._settled = 0
 
     def run(self, source: Source, advance: Advance) -> None:
@@ -67,6 +76,7 @@ class BulkLearner:
             advance: told after each batch how many bytes are done, and of how many.
 
         Raises:
+            StoreUnavailableError: the store could not be written; nothing of that batch was learned.
             AgenthoodError: the engine failed as a whole.
         """
         done = 0
@@ -76,9 +86,16 @@ class BulkLearner:
                     self._learn(batch)
                 done += sum(len(line.raw.data) for line in batch)
                 advance(done, source.size)
+        except StoreUnavailableError as error:
+            raise StoreUnavailableError(f"{self._stopped()}: {error}") from error
         except BaseException:  # also Ctrl-C: whatever ends it, someone must know where to go on
-            self._output.problem(f"stopped: line {self._settled} was the last one settled, go on after it")
+            self._output.problem(self._stopped())
             raise
+        finally:
+            self._reasons.rest()
+
+    def _stopped(self) -> str:
+        return f"stopped: line {self._settled} was the last one settled, go on after it"
 
     def warnings(self) -> list[str]:
         """One sentence for each key that lines had and nobody knows, the most frequent first."""
@@ -110,7 +127,7 @@ class BulkLearner:
             yield batch
 
     def _learn(self, batch: list[ParsedLine]) -> None:
-        receipts = iter(self._hood.learn_many([line.result for line in batch if line.result is not None]))
+        receipts = iter(self._receipts([line.result for line in batch if line.result is not None]))
         for line in batch:
             receipt = next(receipts) if line.result is not None else Receipt("rejected", reason=line.reason)
             self._settle(line, receipt)
@@ -118,6 +135,20 @@ class BulkLearner:
             self._rejects.flush()
         self._settled = batch[-1].raw.number
         self._output.flush()  # a receipt for every line that is settled, however the command ends
+
+    def _receipts(self, results: list[EvalResult]) -> Sequence[Receipt]:
+        """Learn, with one receipt for each.
+
+        Raises:
+            StoreUnavailableError: the store refused them all; another batch would fare no better.
+        """
+        with Held() as held:
+            receipts = self._hood.learn_many(results)
+            causes = held.causes({receipt.reason for receipt in receipts if receipt.status == "rejected"})
+        for cause in causes:
+            if isinstance(cause, StoreUnavailableError):
+                raise cause
+        return receipts
 
     def _unsure(self, batch: list[ParsedLine]) -> str:
         """What to say where nobody waits for the batch to end."""
@@ -134,6 +165,31 @@ class BulkLearner:
             return
         self.counts[receipt.status] += 1
         if receipt.status == "rejected":
-            self._output.problem(f"line {line.raw.number}: {receipt.reason}")
+            self._reasons.say(line.raw.number, receipt.reason)
         if self._output.json:
             self._output.document({"line": line.raw.number, **receipt.to_dict()})
+
+
+class Reasons:
+    """Says why lines were refused; of those refused for one and the same reason only the first ten."""
+
+    def __init__(self, output: Output) -> None:
+        """Args: the `output` to say it to."""
+        self._output = output
+        self._counts: Counter[str] = Counter()
+
+    def say(self, number: int, reason: str) -> None:
+        """Say why line `number` was refused, or keep it for the rest."""
+        if reason in self._counts or len(self._counts) < _REASONS:
+            self._counts[reason] += 1
+        if self._counts[reason] <= _ALIKE:
+            self._output.problem(f"line {number}: {reason}")
+
+    def rest(self) -> None:
+        """Say how many more there were."""
+        for reason, count in self._counts.items():
+            if count > _ALIKE:
+                self._output.problem(
+                    f"... and {counted(count - _ALIKE, 'more line')} for the same reason: {reason}"
+                )
+        self._counts.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 from pathlib import Path
 
@@ -194,3 +195,43 @@ def test_a_named_pipe_is_a_file(store: Path, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
     assert out.startswith(b"stored\t1\n")
+
+
+def test_a_disk_that_fills_up_stops_at_once(store: Path, tmp_path: Path) -> None:
+    """One line has the reason and where to go on; nothing after that line is learned or among the rejects."""
+    resource = pytest.importorskip("resource", reason="this system has no limits on file sizes")
+    limit = (100_000, 100_000)  # plays the full disk
+    noise = random.Random(1)
+    texts = [f"number {i} {noise.randbytes(100 if i < 8 else 20_000).hex()}" for i in range(40)]
+    lines = [json.dumps({"episode": text, "score": 1, "member": f"m{i}"}) for i, text in enumerate(texts)]
+    lines[3] = lines[10] = "not json"
+    file, rejects = tmp_path / "in.jsonl", tmp_path / "rejects"
+    file.write_text("\n".join(lines))
+    process = spawn(
+        *("--dir", store, "learn", file, "--batch", 4, "--rejects", rejects),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
+    out, err = process.communicate(timeout=100)
+    first, *warnings, last = err.decode().splitlines()
+    assert process.returncode == 1
+    assert first.startswith("agenthood: line 4: not JSON")
+    assert all(line.startswith("agenthood: warning: compacting ") for line in warnings)
+    assert last.startswith("agenthood: error: stopped: line 8 was the last one settled, go on after it: ")
+    assert "file size" in last or "size limit" in last
+    assert (out.splitlines()[0], out.splitlines()[-1]) == (b"stored\t7", b"rejected\t1")
+    assert rejects.read_text() == "not json\n"
+    with agenthood.open(store) as hood:
+        assert hood.status().episodes == 7
+
+
+def test_reasons_that_repeat_are_counted(run: Run, tmp_path: Path) -> None:
+    """Ten lines are named for a reason, then how many more; all are kept, and the other reasons are said."""
+    lines = ["not json"] * 25 + ["{}"] + ["not json"] * 5
+    done = run("learn", "-", "--batch", 7, "--rejects", tmp_path / "rejects", stdin="\n".join(lines))
+    assert done.facts["rejected"] == "31"
+    said = done.err.splitlines()
+    assert [line.split(":")[1] for line in said[:11]] == [f" line {n}" for n in (*range(1, 11), 26)]
+    assert said[11:] == [
+        "agenthood: ... and 20 more lines for the same reason: not JSON: Expecting value at column 1"
+    ]
+    assert (tmp_path / "rejects").read_text() == "\n".join(lines)
