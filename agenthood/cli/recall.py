@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from agenthood.cli.filters import HEADINGS, chosen_lessons
-from agenthood.cli.session import NoStoreError, Session, pass_session
+from agenthood.cli.session import Session, pass_session
 from agenthood.cli.text import counted
+from agenthood.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,10 +71,13 @@ def recall(  # noqa: PLR0913  one per option
     it, the member and skill, the lesson. Without a terminal: one lesson per line, with tabs between kind,
     similarity, evidence, member, skill, id and text.
 
-    The exit code is 0 whether or not a lesson is found, also where there is no store yet, so that a recall
-    before a run never stops the run.
+    The exit code is 0 whether or not a lesson is found, also where there is no store yet, where it cannot be
+    read, or where TEXT is empty, so that a recall before a run never stops the run.
     """
     query = _query(text)
+    if not query.strip():
+        _print(_nothing("there is nothing to look up: the text is empty"), session.output, prompt=prompt)
+        return
     try:
         with session.open() as hood:
             found = hood.recall(
@@ -84,10 +89,8 @@ def recall(  # noqa: PLR0913  one per option
                 threshold=threshold,
                 scoring=scoring,
             )
-    except NoStoreError as error:
-        from agenthood.records import Recall  # noqa: PLC0415  keeps --help light
-
-        found = Recall(degraded=True, semantic=False, reason=str(error))
+    except StoreError as error:
+        found = _nothing(str(error))
     _print(found, session.output, prompt=prompt)
 
 
@@ -149,10 +152,18 @@ def _print_lessons(found: Sequence[Lesson], output: Output) -> None:
 
 
 def _query(text: tuple[str, ...]) -> str:
+    """What to look up, without what cannot be searched for: NUL, and bytes that are no text."""
     if text != ("-",):
-        return " ".join(text)
-    data = sys.stdin.buffer.read(4 * _CHARACTERS_ASKED)
-    return data.decode("utf-8-sig", "replace")[:_CHARACTERS_ASKED]
+        asked = " ".join(text).encode("utf-8", "replace").decode()
+    else:
+        asked = sys.stdin.buffer.read(4 * _CHARACTERS_ASKED).decode("utf-8-sig", "replace")
+    return asked[:_CHARACTERS_ASKED].replace("\0", " ")
+
+
+def _nothing(reason: str) -> Recall:
+    from agenthood.records import Recall  # noqa: PLC0415  keeps --help light
+
+    return Recall(degraded=True, semantic=False, reason=reason)
 
 
 def _print(found: Recall, output: Output, *, prompt: bool) -> None:
@@ -196,8 +207,9 @@ def _notes(found: Recall) -> list[str]:
     """What was not found, and how near it was."""
     notes = [] if found else ["no lesson fits"]
     if found.near_misses and found.nearest_miss is not None:
+        nearest = math.floor(100 * found.nearest_miss) / 100  # rounded up it might not look like a miss
         notes.append(
             f"{counted(found.near_misses, 'near miss', 'near misses')} below the threshold of "
-            f"{found.threshold:.2f}, the nearest at {found.nearest_miss:.2f} (--threshold lowers it)"
+            f"{found.threshold:.2f}, the nearest at {nearest:.2f} (--threshold lowers it)"
         )
     return notes
