@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -267,12 +268,25 @@ async def test_what_is_forgotten_while_it_is_embedded_stays_forgotten(tmp_path: 
         assert files_with(tmp_path, "zyxquartz") == []
 
 
+class _Blocking(HashedEmbedder):
+    """An embedder that lets nothing else run meanwhile."""
+
+    pause = 0.0
+
+    async def embed(self, texts: Sequence[str], *, role: Role = "document") -> Vectors:
+        time.sleep(self.pause)  # noqa: ASYNC251  that is its fault
+        return await super().embed(texts, role=role)
+
+
 async def test_the_limit_also_holds_for_an_embedder_that_never_waits(golden_store: GoldenStore) -> None:
-    """The time is looked at between batches, too, and the first batch is always done."""
-    async with agenthood.open_async(golden_store("a"), embedder=small(), start_migration=False) as hood:
+    """The time is looked at between batches, too, and what was done until then is kept."""
+    embedder = _Blocking(dimension=64)
+    async with agenthood.open_async(golden_store("a"), embedder=embedder, start_migration=False) as hood:
         await hood.space.prepare()
-        report = await reindex_legacy_patterns(hood.store, hood.index, hood.space, seconds=0.0)
-        assert (report.complete, report.embedded) == (False, 16)
+        embedder.pause = 0.4
+        report = await reindex_legacy_patterns(hood.store, hood.index, hood.space, seconds=1.0)
+        assert not report.complete
+        assert len(await hood.index.present()) == report.embedded >= 16
 
 
 async def test_a_store_without_an_embedder_is_left_as_it_is(golden_store: GoldenStore) -> None:
