@@ -117,6 +117,7 @@ class EpisodeParser:
         try:
             fields = parse_object(raw.body)
             result = episode_of(fields)
+            _refuse_typos(fields, result)
         except InvalidInputError as error:
             return ParsedLine(raw, reason=str(error))
         self._count_unknown(fields, raw.number)
@@ -177,6 +178,22 @@ def episode_of(fields: dict[str, Any]) -> EvalResult:
         skill=_text(given, "skill", UNKNOWN),
         timestamp=_time(given),
     )
+
+
+def _refuse_typos(fields: Iterable[str], result: EvalResult) -> None:
+    """Refuse a line without scores that has a key nobody knows: passed over as having none, it would be lost.
+
+    Raises:
+        InvalidInputError: names the key, and what it may have meant.
+    """
+    unknown = [key for key in fields if key not in KEYS]
+    if result.scores or not unknown:
+        return
+    from agenthood.suggest import closest, did_you_mean  # noqa: PLC0415  only needed when something is wrong
+
+    meant = closest("score", unknown) or closest("scores", unknown) or unknown[0]
+    hint = did_you_mean(meant, KEYS) or ": give a 'score', or leave the key out"
+    raise InvalidInputError(f"no score, and unknown key {meant[:80]!r}{hint}")
 
 
 def _text(given: dict[str, Any], key: str, default: str) -> str:

@@ -40,7 +40,7 @@ class _Time(click.ParamType["datetime"]):
 @click.argument(
     "file", required=False, metavar="[FILE|-]", type=click.Path(exists=True, dir_okay=False, allow_dash=True)
 )
-@click.option("--episode", metavar="TEXT", help="Learn this one episode instead of a file.")
+@click.option("--episode", metavar="TEXT", help="Learn this one episode instead of a file; needs --score.")
 @click.option("--score", type=float, metavar="NUMBER", help="How well it went, in [0, 1].")
 @click.option("--outcome", metavar="TEXT", help="How it ended.")
 @click.option("--member", metavar="NAME", help="Who did it.")
@@ -80,9 +80,9 @@ def learn(
      "member": "...", "skill": "...", "timestamp": "2026-06-01T12:00:00Z"}
 
     "score": 0.9 is short for one score. A mean from 0.8 is a lesson that worked, below 0.4 one that
-    failed; in between nothing is learned, which is counted as skipped. Every bad line is reported with its
-    number and the exit code is 1; the other lines are learned. With --json there is one receipt per line,
-    in order.
+    failed; in between, or without a score, nothing is learned, which is counted as skipped. Every bad line
+    is reported with its number and the exit code is 1; the other lines are learned. With --json there is one
+    receipt per line, in order.
     """  # noqa: D301  click keeps the lines below a backspace as they are
     given = {name: value for name, value in of_one.items() if value is not None}
     if (file is None) == (episode is None):
@@ -92,6 +92,8 @@ def learn(
     if episode is not None:
         if rejects is not None:
             raise click.UsageError("--rejects is about the lines of a FILE, not about --episode.")
+        if "score" not in given:
+            raise click.UsageError("--episode needs --score NUMBER: how well it went, in [0, 1].")
         return _learn_one(session, episode, given)
     if given:
         raise click.UsageError(

@@ -109,6 +109,9 @@ def test_lines_put_together_are_the_file(lines: list[bytes], final_newline: bool
         (f'{{"episode": "x", "score": 1{"0" * 5000}}}', "not usable JSON"),
         ('{"episode": "x", "scores": [1]}', "'scores' must be an object of numbers, not an array"),
         ('{"episode": "x", "scores": {"a": null}}', "score 'a' must be a number in [0, 1], not null"),
+        ('{"episode": "x", "scroe": 1}', "no score, and unknown key 'scroe'; did you mean 'score'?"),
+        ('{"id": 7, "episode": "x", "Scores": {"a": 1}}', "unknown key 'Scores'; did you mean 'scores'?"),
+        ('{"episode": "x", "rating": 1}', "no score, and unknown key 'rating': give a 'score'"),
         ('{"episode": "x", "score": 1, "scores": {"a": 1}}', "both 'score' and 'scores'"),
         ('{"episode": "x", "score": 1, "score": 0}', "key 'score' appears twice"),
         ('{"episode": "x", "timestamp": "yesterday"}', "ISO 8601"),
@@ -163,7 +166,9 @@ def test_unknown_keys_are_counted_and_limited() -> None:
     """Keys nobody knows are remembered with their first line, however many different ones there are."""
     parser = EpisodeParser()
     for number in range(1, 300):
-        parser.parse(RawLine(number, json.dumps({"episode": "x", "scroe": 1, f"key{number}": 2}).encode()))
+        parser.parse(
+            RawLine(number, json.dumps({"episode": "x", "score": 1, "scroe": 1, f"key{number}": 2}).encode())
+        )
     assert parser.unknown["scroe"] == 299
     assert parser.first["scroe"] == 1
     assert len(parser.unknown) == 100

@@ -106,12 +106,22 @@ def test_one_episode_that_is_refused_fails(run: Run, store: Path, score: str) ->
 
 def test_unknown_keys_are_reported_once(run: Run) -> None:
     """A mistyped key is named with what was meant, not once per line."""
-    done = run("learn", "-", stdin='{"episode": "a", "scroe": 1}\n' * 3)
+    line = '{"episode": "a", "score": 1, "skil": "x"}\n'
+    done = run("learn", "-", stdin=line * 3)
     assert done.code == 0
     assert done.err == (
-        "agenthood: warning: unknown key 'scroe' ignored in 3 lines, the first of them line 1; did you mean 'score'?\n"
+        "agenthood: warning: unknown key 'skil' ignored in 3 lines, the first of them line 1; did you mean 'skill'?\n"
     )
-    assert run("-q", "learn", "-", stdin='{"episode": "a", "scroe": 1}\n').err == ""
+    assert run("-q", "learn", "-", stdin=line).err == ""
+
+
+def test_a_mistyped_score_loses_no_episode(run: Run, tmp_path: Path) -> None:
+    """A line without scores but with an unknown key is a bad one, and is kept."""
+    line = '{"episode": "a", "scroe": 0.9}\n'
+    done = run("learn", "-", "--rejects", tmp_path / "rejects", stdin=line)
+    assert (done.code, done.facts["rejected"], done.facts["skipped"]) == (1, "1", "0")
+    assert done.err == "agenthood: line 1: no score, and unknown key 'scroe'; did you mean 'score'?\n"
+    assert (tmp_path / "rejects").read_text() == line
 
 
 @pytest.mark.parametrize(
@@ -121,6 +131,8 @@ def test_unknown_keys_are_reported_once(run: Run) -> None:
         (["-", "--episode", "x"], "not both."),
         (["-", "--score", "1"], "--score goes with --episode"),
         (["--episode", "x", "--rejects", "r"], "--rejects is about"),
+        (["--episode", "x"], "--episode needs --score NUMBER"),
+        (["--episode", "x", "--outcome", "y"], "--episode needs --score NUMBER"),
         (["absent.jsonl"], "'absent.jsonl' does not exist."),
         (["--episode", "x", "--timestamp", "yesterday"], "is not a time"),
         (["-", "--batch", "0"], "0 is not in the range"),
