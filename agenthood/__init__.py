@@ -17,7 +17,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agenthood.config import Settings
     from agenthood.embedding.base import Embedder, EmbeddingSpace
+    from agenthood.embedding.settings import EmbedderSettings
     from agenthood.engine import AsyncHood, open_async
     from agenthood.errors import (
         AgenthoodError,
@@ -41,14 +43,30 @@ if TYPE_CHECKING:
     from agenthood.memory.long_term import LongTermMemory
     from agenthood.memory.residual import ResidualMemory
     from agenthood.memory.short_term import ShortTermMemory
-    from agenthood.records import EvalResult, Lesson, Recall, RecalledLesson, Receipt
+    from agenthood.records import (
+        EvalResult,
+        Forgotten,
+        Imported,
+        LearnerStatus,
+        Lesson,
+        MaintenanceReport,
+        MigrationReport,
+        PatternMatch,
+        Recall,
+        RecalledLesson,
+        Receipt,
+        Status,
+    )
+    from agenthood.session import AsyncSession, Session
     from agenthood.sync import Hood
     from agenthood.sync import open_sync as open  # noqa: A004  the front door's name
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "config": ("Settings",),
     "embedding.base": ("Embedder", "EmbeddingSpace"),
+    "embedding.settings": ("EmbedderSettings",),
     "engine": ("AsyncHood", "open_async"),
     "errors": (
         "AgenthoodError",
@@ -72,7 +90,21 @@ _HOMES = {
     "memory.long_term": ("LongTermMemory",),
     "memory.residual": ("ResidualMemory",),
     "memory.short_term": ("ShortTermMemory",),
-    "records": ("EvalResult", "Lesson", "Recall", "RecalledLesson", "Receipt"),
+    "records": (
+        "EvalResult",
+        "Forgotten",
+        "Imported",
+        "LearnerStatus",
+        "Lesson",
+        "MaintenanceReport",
+        "MigrationReport",
+        "PatternMatch",
+        "Recall",
+        "RecalledLesson",
+        "Receipt",
+        "Status",
+    ),
+    "session": ("AsyncSession", "Session"),
     "sync": ("Hood",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
@@ -82,11 +114,22 @@ __all__ = [  # noqa: RUF022  the front door first
     "open_async",
     "Hood",
     "AsyncHood",
+    "Session",
+    "AsyncSession",
+    "Settings",
+    "EmbedderSettings",
     "EvalResult",
     "Receipt",
     "Lesson",
     "Recall",
     "RecalledLesson",
+    "Status",
+    "LearnerStatus",
+    "Forgotten",
+    "Imported",
+    "MigrationReport",
+    "MaintenanceReport",
+    "PatternMatch",
     "Embedder",
     "EmbeddingIndex",
     "EmbeddingSpace",

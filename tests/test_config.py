@@ -117,6 +117,20 @@ def test_an_unusable_key_is_not_quoted(tmp_path: Path, value: object) -> None:
     assert "sk-1" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("AGENTHOOD_MERGE_TRESHOLD", "AGENTHOOD_MERGE_THRESHOLD"),
+        ("AGENTHOOD_RECALL_THRESHHOLD", "AGENTHOOD_RECALL_THRESHOLD"),
+        ("AGENTHOOD_EMBEDER", "AGENTHOOD_EMBEDDER"),
+    ],
+)
+def test_a_mistyped_variable_is_reported(tmp_path: Path, variable: str, meant: str) -> None:
+    """Whichever setting it was meant for."""
+    warnings = load_settings(tmp_path, environ={variable: "0.5"}).warnings
+    assert warnings == (f"unknown variable {variable!r}; did you mean {meant!r}?",)
+
+
 def test_unknown_names_are_reported_with_what_was_meant(tmp_path: Path) -> None:
     """A mistyped key or variable becomes a warning that names the right one; the rest is used."""
     write(

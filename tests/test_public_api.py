@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = {
-    "open", "open_async", "Hood", "AsyncHood",
-    "EvalResult", "Receipt", "Lesson", "Recall", "RecalledLesson",
+    "open", "open_async", "Hood", "AsyncHood", "Session", "AsyncSession", "Settings", "EmbedderSettings",
+    "EvalResult", "Receipt", "Lesson", "Recall", "RecalledLesson", "Status", "LearnerStatus", "Forgotten",
+    "Imported", "MigrationReport", "MaintenanceReport", "PatternMatch",
     "Embedder", "EmbeddingIndex", "EmbeddingSpace", "EpisodeLearner", "EpisodicMemory", "LongTermMemory",
     "ResidualMemory", "SemanticPatternMatcher", "ShortTermMemory", "reindex_legacy_patterns", "hash_pattern",
     "INDEX_CURRENT_VERSION", "INDEX_VERSION_KEY",
@@ -48,6 +50,19 @@ def test_names_tell_where_they_come_from() -> None:
     assert agenthood.INDEX_CURRENT_VERSION == 2
     errors = [getattr(agenthood, name) for name in NAMES if name.endswith("Error")]
     assert all(issubclass(error, agenthood.AgenthoodError) for error in errors)
+
+
+def test_what_the_front_door_takes_and_gives_is_public() -> None:
+    """Every type of ours in a signature of `Hood` or `open` can be imported from agenthood itself."""
+    functions = [agenthood.open, *(f for n, f in vars(agenthood.Hood).items() if n[0] != "_" and callable(f))]
+    ours = {
+        name
+        for function in functions
+        for hint in function.__annotations__.values()
+        for name in re.findall(r"\b[A-Z]\w+", hint)
+    }
+    elsewhere = {"Path", "Iterable", "Mapping", "TextIO", "None", "Callable", "Progress"}
+    assert ours - elsewhere - {"Kind", "Scoring", "Health"} <= NAMES
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
