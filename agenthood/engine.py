@@ -81,6 +81,7 @@ class AsyncHood(OpenStore):
             at = parse_time(timestamp) if timestamp is not None else None
         except InvalidInputError as exc:
             return Receipt("rejected", reason=str(exc))
+        self._notice_loss()
         named = {"score": score} if score is not None else ({} if scores is None else scores)
         result = EvalResult(episode, named, outcome, member or UNKNOWN, skill or UNKNOWN, at)
         return await self.learner.learn(result)
@@ -97,7 +98,15 @@ class AsyncHood(OpenStore):
         Returns:
             One receipt per episode, in order.
         """
+        self._notice_loss()
         return await self.learner.learn_many(list(results), on_progress=on_progress)
+
+    def _notice_loss(self) -> None:
+        """Say so where somebody has removed the store while it was open: what is learned makes an empty one."""
+        if self._parts is not None and not (self.path / "memory").is_dir():
+            _log.warning(
+                "the store at %r was removed while it was open: learning begins an empty one", str(self.path)
+            )
 
     async def recall(  # noqa: PLR0913  the options of a recall
         self,

@@ -186,8 +186,6 @@ class OpenStore:
         await space.load_calibration()
         await _verify(space)
         index = EmbeddingIndex(store, space.space, shared=shared, calibration=space.calibration)
-        for collection in (index.main, index.words):
-            await store.ensure_collection(collection)
         residual = ResidualMemory(self.path / "residual.json")
         learner = EpisodeLearner(
             store, index=index, space=space, residual=residual, threshold=settings.merge_threshold

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -210,3 +212,26 @@ async def test_the_other_memories_share_the_store(tmp_path: Path) -> None:
         assert (await hood.status()).episodes == 2
         assert TEXT in hood.residual.to_prompt_hints()
         assert isinstance(hood, agenthood.AsyncHood)
+
+
+async def test_looking_at_lessons_makes_no_tables(tmp_path: Path) -> None:
+    """Those of a model that nothing was learned with yet: lists and exports do not need them."""
+    async with opened(tmp_path, "lexical") as hood:
+        await hood.learn(TEXT, score=0.9)
+        before = await hood.store.collections()
+    async with opened(tmp_path, small(pinned=True), start_migration=False) as hood:
+        assert len(await hood.lessons()) == 1
+        assert await hood.export(io.StringIO()) > 0
+        assert await hood.store.collections() == before
+
+
+async def test_a_store_removed_while_it_is_open_is_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Learning goes on in a new one, and the log says that what was there is gone."""
+    async with opened(tmp_path) as hood:
+        await hood.learn(TEXT, score=0.9)
+        assert "removed" not in caplog.text
+        shutil.rmtree(tmp_path / ".agenthood")
+        await hood.learn("sped up the cache", score=0.9)
+        assert "was removed while it was open" in caplog.text
