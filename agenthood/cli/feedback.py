@@ -9,6 +9,7 @@ import click
 from agenthood.cli.session import Session, pass_session
 from agenthood.cli.showing import learned
 from agenthood.cli.text import shown
+from agenthood.cli.values import Number
 
 if TYPE_CHECKING:
     from agenthood.records import Receipt
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Say later how a run went, and learn from it.")
 @click.argument("run_id", metavar="RUN_ID")
-@click.option(
-    "--score", type=click.FloatRange(0, 1), required=True, metavar="NUMBER", help="How it went, from 0 to 1."
-)
+@click.option("--score", type=Number(0, 1), required=True, metavar="NUMBER", help="How it went, from 0 to 1.")
 @click.option("--note", default="", metavar="TEXT", help="What was good or wrong about it.")
 @pass_session
 def feedback(session: Session, /, run_id: str, *, score: float, note: str) -> int:

@@ -12,6 +12,7 @@ import click
 
 from agenthood.cli.progress import progress
 from agenthood.cli.session import Session, pass_session
+from agenthood.cli.values import Number
 from agenthood.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class _Time(click.ParamType["datetime"]):
     "file", required=False, metavar="[FILE|-]", type=click.Path(exists=True, dir_okay=False, allow_dash=True)
 )
 @click.option("--episode", metavar="TEXT", help="Learn this one episode instead of a file; needs --score.")
-@click.option("--score", type=float, metavar="NUMBER", help="How well it went, in [0, 1].")
+@click.option("--score", type=Number(0, 1), metavar="NUMBER", help="How well it went, in [0, 1].")
 @click.option("--outcome", metavar="TEXT", help="How it ended.")
 @click.option("--member", metavar="NAME", help="Who did it.")
 @click.option("--skill", metavar="NAME", help="In which skill.")

@@ -11,6 +11,7 @@ import click
 from agenthood.cli.filters import HEADINGS, chosen_lessons
 from agenthood.cli.session import Session, pass_session
 from agenthood.cli.text import counted
+from agenthood.cli.values import Number
 from agenthood.errors import StoreError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _CHARACTERS_ASKED = 100_000
 @chosen_lessons
 @click.option(
     "--threshold",
-    type=float,
+    type=Number(-4, 1),  # some scales go below 0
     metavar="NUMBER",
     help="Only lessons at least this similar.  [default: recallThreshold of the settings, else 0.65]",
 )

@@ -15,13 +15,14 @@ from agenthood.cli.showing import Show
 from agenthood.cli.text import counted, shown, shown_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from typing import Any
 
     from agenthood.cli.output import Output
     from agenthood.config import Settings
     from agenthood.engine import AsyncHood
     from agenthood.runtime.chat.settings import ChatSettings
+    from agenthood.runtime.evidence import Score
     from agenthood.runtime.loop import Tools
     from agenthood.runtime.members import Member
     from agenthood.runtime.run import Job
@@ -153,7 +154,6 @@ def run(session: Session, /, member: str, task: tuple[str, ...], **options: Any)
 def _job(session: Session, member: Member, task: str, options: dict[str, Any]) -> Job:
     from agenthood.errors import InvalidInputError  # noqa: PLC0415
     from agenthood.formats import unstorable_reason  # noqa: PLC0415
-    from agenthood.runtime.evidence import parse_scores  # noqa: PLC0415
     from agenthood.runtime.loop import Limits  # noqa: PLC0415
     from agenthood.runtime.run import Job  # noqa: PLC0415
 
@@ -172,10 +172,20 @@ def _job(session: Session, member: Member, task: str, options: dict[str, Any]) -
         checks=options["checks"],
         check_before=options["check_before"],
         check_seconds=options["check_seconds"],
-        scores=tuple(parse_scores(options["scores"])),
+        scores=_scores(options["scores"]),
         judged=options["judged"],
         lessons=0 if options["no_lessons"] else options["lessons"],
     )
+
+
+def _scores(given: Sequence[str]) -> tuple[Score, ...]:
+    from agenthood.errors import InvalidInputError  # noqa: PLC0415
+    from agenthood.runtime.evidence import parse_scores  # noqa: PLC0415
+
+    try:
+        return tuple(parse_scores(given))
+    except InvalidInputError as error:
+        raise click.UsageError(f"--score: {error}.") from error
 
 
 def _chat_settings(session: Session, job: Job, options: dict[str, Any]) -> ChatSettings:

@@ -75,6 +75,14 @@ def test_nothing_found_is_no_failure(run: Run) -> None:
     assert run("-q", "recall", text, "--threshold", 1).err == ""
 
 
+@pytest.mark.parametrize("threshold", ["5", "nan", "high"])
+def test_a_threshold_that_is_none_is_misuse(run: Run, threshold: str) -> None:
+    """A mistyped option is exit code 2, as for every command."""
+    done = run("recall", "x", "--threshold", threshold)
+    assert done.code == 2
+    assert f"{threshold!r} is no number from -4 to 1. See agenthood recall --help" in done.err
+
+
 @pytest.mark.parametrize("stdin", [b"", b" \n", b"\0\0"])
 def test_an_empty_text_is_no_failure(run: Run, stdin: bytes) -> None:
     """A run that pipes its last error into a recall is not stopped where there was none."""

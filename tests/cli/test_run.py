@@ -150,8 +150,8 @@ def test_a_missing_key_is_one_line(agent: Run, store: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (("--score", "x"), 1, "NAME=0.9"),
-        (("--score", "a=2"), 1, "from 0 to 1"),
+        (("--score", "x"), 2, "NAME=0.9"),
+        (("--score", "a=2"), 2, "from 0 to 1"),
         (("--seconds", "nan"), 2, "no number of seconds"),
         (("--steps", "0"), 2, "range"),
         (("--provider", "no-such"), 1, "no-such"),
@@ -326,7 +326,7 @@ def test_feedback_of_nan_is_refused(agent: Run, run: Run, server: Server, store:
     server.script = [say("done")]
     agent("--check", "true")
     before = the_run(store)
-    assert run("feedback", before["id"], "--score", "nan").code == 1
+    assert run("feedback", before["id"], "--score", "nan").code == 2
     assert the_run(store) == before
 
 
