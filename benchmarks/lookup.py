@@ -22,8 +22,8 @@ from agenthood.config import Settings
 from agenthood.embedding.settings import EmbedderSettings
 from agenthood.embedding.testing import HashedEmbedder
 from agenthood.formats import pattern_text, utc_now
-from agenthood.learning.index import IndexEntry
 from agenthood.learning.lessons import lesson_id, lesson_record
+from agenthood.learning.patterns import IndexEntry
 from agenthood.learning.rules import new_lesson
 from agenthood.stores.base import SHARED_DIMENSION
 

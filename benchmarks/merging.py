@@ -11,7 +11,7 @@ from changelog import embedded
 
 from agenthood.embedding.lexical import lexical_vectors
 from agenthood.formats import hash_pattern, pattern_text
-from agenthood.learning.index import Candidate, IndexEntry
+from agenthood.learning.patterns import Candidate, IndexEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

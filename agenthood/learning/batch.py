@@ -11,9 +11,9 @@ from agenthood.errors import InvalidInputError
 from agenthood.formats import iso, new_episode_id, shown, storable
 from agenthood.learning import rules
 from agenthood.learning.distinct import are_distinct
-from agenthood.learning.index import Candidate, EmbeddingIndex, IndexEntry
 from agenthood.learning.intake import Lasting
 from agenthood.learning.lessons import lesson_id, lesson_of_row
+from agenthood.learning.patterns import Candidate, IndexEntry
 from agenthood.learning.placing import Held
 from agenthood.learning.similar import AddedLessons
 from agenthood.memory.episodic import episode_record
@@ -22,6 +22,7 @@ from agenthood.records import Lesson, Receipt
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
+    from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.intake import Intake
     from agenthood.stores.base import Collection, Record, Vector
 

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from agenthood.embedding.keywords import terms
-from agenthood.embedding.lexical import LexicalEmbedder, lexical_vectors
+from agenthood.embedding.lexical import lexical_vectors
 from agenthood.errors import InvalidInputError
 from agenthood.formats import PATTERN, iso, split_pattern, storable, utc_now
-from agenthood.learning.calibration import Calibration, match_score
-from agenthood.learning.lessons import lesson_key
+from agenthood.learning.patterns import (
+    LEXICAL_SPACE,
+    PATTERN_TYPE,
+    Candidate,
+    IndexEntry,
+    as_words,
+    collection_for,
+    half_cosine,
+    joined,
+)
 from agenthood.learning.rules import MATCH_THRESHOLD, candidate_keys, choose_key
 from agenthood.records import SCORINGS, Kind, PatternMatch, Scoring
+from agenthood.redaction import redact
 from agenthood.stores.base import SHARED, Collection, Hit, Record, Vector, VectorField
 from agenthood.stores.filters import AllOf, Equals, Filter, where
 from agenthood.stores.validation import vector_reason
@@ -26,91 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agenthood.embedding.base import EmbeddingSpace
-    from agenthood.records import Lesson
+    from agenthood.learning.calibration import Calibration
     from agenthood.stores.base import Matrix, VectorStore
 
-LEXICAL_SPACE = LexicalEmbedder().space
-PATTERN_TYPE = "learned_pattern"
 _CANDIDATES = 50
 _MOST_HITS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
-    """One pattern to index.
-
-    Attributes:
-        key: its key, such as `v1:fn6jbb`.
-        lesson: id of the lesson's long-term row, or None if only a pattern row knows it.
-        kind: `learned` or `antipattern`.
-        member: who learned it.
-        skill: in which skill.
-        episode: the bare episode text.
-        pattern: the whole pattern text.
-        mean: mean score in [0, 1], kept in the row only if no long-term row has it.
-    """
-
-    key: str
-    lesson: str | None
-    kind: Kind
-    member: str
-    skill: str
-    episode: str
-    pattern: str
-    mean: float = 1.0
-
-    @property
-    def text(self) -> str:
-        """What is embedded: the bare episode; the whole pattern where the episode is blank, as old stores have it."""
-        return self.episode if self.episode.strip() else self.pattern
-
-    @classmethod
-    def of(cls, lesson: Lesson, *, key: str | None = None, orphan: bool = False) -> IndexEntry:
-        """The entry of a lesson, under its own key or another; `orphan` if it has no long-term row."""
-        key, id_ = key or lesson_key(lesson.id), None if orphan else lesson.id
-        return cls(
-            key, id_, lesson.kind, lesson.member, lesson.skill, lesson.text, lesson.pattern, lesson.mean
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
-    """An indexed pattern that may match a query.
-
-    Attributes:
-        record: its row.
-        semantic: cosine of the semantic vectors in [-1, 1], or None where one is missing.
-        lexical: cosine of the lexical vectors in [-1, 1]; 0 where one is missing.
-    """
-
-    record: Record
-    semantic: float | None
-    lexical: float
-
-    @property
-    def key(self) -> str:
-        """The pattern's key."""
-        return self.record.id.removeprefix(PATTERN)
-
-    def score(self, calibration: Calibration | None) -> float:
-        """The match score in [0, 1]: the larger of the calibrated cosines."""
-        if self.semantic is None:
-            return float(match_score(-1.0, self.lexical, None))
-        return float(match_score(self.semantic, self.lexical, calibration))
-
-
-def collection_for(space: EmbeddingSpace, shared: Collection = SHARED) -> Collection:
-    """The collection that holds the patterns of `space`.
-
-    A space with the shared table's dimension keeps them there, where the TypeScript program sees them; any
-    other has a table of its own, named after it.
-    """
-    if space.dimension == shared.dimension:
-        return shared
-    slug = re.sub(r"[^a-z0-9]+", "_", f"{space.backend}_{space.model}".lower()).strip("_")[:40]
-    digest = sha256(str(space).encode()).hexdigest()[:10]
-    name = f"patterns_{slug}_{space.dimension}_{digest}"
-    return Collection(name, space.dimension, typed=True, lexical=space != LEXICAL_SPACE)
 
 
 class EmbeddingIndex:
@@ -140,7 +66,7 @@ class EmbeddingIndex:
     # -- writing ----------------------------------------------------------------------------------------
 
     async def store_pattern(self, pattern: str, embedding: Vector, *, lesson: str | None = None) -> str:
-        """Index one pattern under its key; the same pattern again replaces its row.
+        """Index one pattern under its key, secrets redacted; the same pattern again replaces its row.
 
         Args:
             pattern: a pattern text, `{kind}:{member}:{skill}:{episode}`.
@@ -154,6 +80,7 @@ class EmbeddingIndex:
             InvalidInputError: no pattern text, or an unusable vector.
             StoreError: it could not be written.
         """
+        pattern = redact(pattern)
         kind, member, skill, episode = split_pattern(pattern)
         vector = np.asarray(embedding, dtype=np.float32)
         if reason := vector_reason(vector, self.space.dimension):
@@ -364,8 +291,8 @@ class EmbeddingIndex:
         for position, row in zip(usable, hits, strict=True):
             for hit in row:
                 known = found[position].get(hit.record.id)
-                record = hit.record if collection is self.main else _as_words(hit.record)
-                found[position][hit.record.id] = record if known is None else _joined(known, record)
+                record = hit.record if collection is self.main else as_words(hit.record)
+                found[position][hit.record.id] = record if known is None else joined(known, record)
 
     async def _complete(self, found: list[dict[str, Record]]) -> None:
         """Fetch the half that a candidate found in only one of two tables lacks."""
@@ -377,16 +304,16 @@ class EmbeddingIndex:
         for rows in found:
             for id_, record in rows.items():
                 if record.vector is None and id_ in ours:
-                    rows[id_] = _joined(ours[id_], record)
+                    rows[id_] = joined(ours[id_], record)
                 elif record.lexical is None and id_ in words:
-                    rows[id_] = _joined(record, _as_words(words[id_]))
+                    rows[id_] = joined(record, as_words(words[id_]))
 
     def _compared(self, records: list[Record], semantic: Vector | None, words: Vector) -> list[Candidate]:
         return [
             Candidate(
                 record,
-                None if self._lexical_only or semantic is None else _cosine(record.vector, semantic),
-                _cosine(record.vector if self._lexical_only else record.lexical, words) or 0.0,
+                None if self._lexical_only or semantic is None else half_cosine(record.vector, semantic),
+                half_cosine(record.vector if self._lexical_only else record.lexical, words) or 0.0,
             )
             for record in records
         ]
@@ -402,7 +329,7 @@ class EmbeddingIndex:
         if not ids:
             return []
         rows = await self._store.get(self.words, ids, vectors=True)
-        found = [rows if self.main is self.words else {id_: _as_words(row) for id_, row in rows.items()}]
+        found = [rows if self.main is self.words else {id_: as_words(row) for id_, row in rows.items()}]
         if self.main is not self.words:
             await self._complete(found)
         return self._compared(list(found[0].values()), None if semantic is None else semantic[0], words)
@@ -426,37 +353,3 @@ class EmbeddingIndex:
         async for batch in self._store.scan(collection, condition=where(type=PATTERN_TYPE, space=space)):
             found.update((record.id, record.content) for record in batch)
         return found
-
-
-async def still_there(store: VectorStore, entries: Sequence[IndexEntry]) -> list[int]:
-    """The positions of the entries whose lesson was not forgotten while they were embedded."""
-    rows = await store.get(SHARED, [entry.lesson for entry in entries if entry.lesson is not None])
-    return [n for n, entry in enumerate(entries) if entry.lesson is None or entry.lesson in rows]
-
-
-def _as_words(record: Record) -> Record:
-    """A row of the lexical table as the lexical half of a row."""
-    return Record(
-        record.id, record.content, record.metadata, record.created_at, None, record.vector, record.terms
-    )
-
-
-def _joined(first: Record, second: Record) -> Record:
-    """One record with the vectors and terms of both halves, otherwise the first."""
-    return Record(
-        first.id,
-        first.content,
-        first.metadata,
-        first.created_at,
-        first.vector if first.vector is not None else second.vector,
-        first.lexical if first.lexical is not None else second.lexical,
-        first.terms or second.terms,
-    )
-
-
-def _cosine(stored: Vector | None, query: Vector) -> float | None:
-    """Cosine in float64, so that every path to it gives the same six decimals."""
-    if stored is None or not query.any():
-        return None
-    a, b = stored.astype(np.float64), query.astype(np.float64)
-    return max(-1.0, min(1.0, float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))))

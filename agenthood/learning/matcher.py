@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from agenthood.errors import InvalidInputError
 from agenthood.formats import PATTERN, dumps, iso, pattern_text, split_pattern, storable, utc_now
-from agenthood.learning.index import PATTERN_TYPE
 from agenthood.learning.lessons import lesson_from, lesson_key
+from agenthood.learning.patterns import PATTERN_TYPE
 from agenthood.learning.placing import Held, rows_under
 from agenthood.learning.rules import MATCH_THRESHOLD, candidate_keys, mean_score
 from agenthood.records import PatternMatch

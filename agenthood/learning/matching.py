@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from agenthood.formats import storable
-from agenthood.learning.index import Candidate, EmbeddingIndex
+from agenthood.learning.patterns import Candidate
 from agenthood.learning.similar import Lowest, pairs_above
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agenthood.learning.index import EmbeddingIndex
     from agenthood.stores.base import Matrix, Vector, VectorStore
 
 Group: TypeAlias = tuple[tuple[str, str], ...]

@@ -26,8 +26,8 @@ from agenthood.formats import (
     storable,
     utc_now,
 )
-from agenthood.learning.index import EmbeddingIndex, IndexEntry, still_there
 from agenthood.learning.lessons import LESSON_ROWS, LessonBook, lesson_key, read_book
+from agenthood.learning.patterns import IndexEntry, still_there
 from agenthood.learning.rules import candidate_keys, choose_key
 from agenthood.records import MigrationReport
 from agenthood.stores.base import SHARED, Record
@@ -36,6 +36,7 @@ from agenthood.stores.filters import AllOf, AtLeast
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.stores.base import VectorStore
 

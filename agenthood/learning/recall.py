@@ -20,7 +20,8 @@ from agenthood.stores.base import SHARED, Record
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agenthood.learning.index import Candidate, EmbeddingIndex
+    from agenthood.learning.index import EmbeddingIndex
+    from agenthood.learning.patterns import Candidate
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.stores.base import Vector, VectorStore
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from agenthood.errors import EmbeddingError, InvalidInputError, StoreError
 from agenthood.formats import EPISODE, LTM, dumps, utc_now
 from agenthood.learning import rules
-from agenthood.learning.index import EmbeddingIndex, IndexEntry, still_there
 from agenthood.learning.lessons import LESSON_ROWS, lesson_record, read_book
 from agenthood.learning.lines import OWN_KEYS, parse
+from agenthood.learning.patterns import IndexEntry, still_there
 from agenthood.learning.placing import Held, look_up
 from agenthood.memory.episodic import episode_from
 from agenthood.records import Imported, Lesson
@@ -27,6 +27,7 @@ from agenthood.stores.filters import AllOf, Not, StartsWith
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.stores.base import Vector, VectorStore
 

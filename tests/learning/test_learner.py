@@ -21,8 +21,8 @@ from agenthood.embedding.testing import HashedEmbedder
 from agenthood.errors import EmbeddingResponseError
 from agenthood.files import locked
 from agenthood.formats import hash_pattern, pattern_text
-from agenthood.learning.index import IndexEntry
 from agenthood.learning.learner import EpisodeLearner
+from agenthood.learning.patterns import IndexEntry
 from agenthood.records import EvalResult, RecalledLesson
 from agenthood.stores.base import SHARED, Record
 from hoods import bad, bodies, files_with, good, opened, shared_rows, small

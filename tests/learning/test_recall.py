@@ -91,7 +91,7 @@ async def test_the_answer_is_what_comparing_everything_gives(
 
 
 async def test_near_misses_are_counted(tmp_path: Path) -> None:
-    """What falls below the threshold by at most 0.1 is counted, and the nearest of it told; at the threshold it is shown."""
+    """What falls below the threshold by at most 0.1 is counted, and the nearest of all told; at it, shown."""
     async with opened(tmp_path, small()) as hood:
         await _fill(hood)
         everything = await hood.recall("the login test is flaky", threshold=0.0, limit=50)
