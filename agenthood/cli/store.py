@@ -13,9 +13,10 @@ from agenthood.cli.text import counted, shown, size
 from agenthood.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from agenthood import Hood
+    from agenthood.cli.output import Output
     from agenthood.records import Forgotten, MigrationReport, Status
 
 _SHOWN_BEFORE_FORGETTING = 20
@@ -49,11 +50,11 @@ def forget(session: Session, /, ids: tuple[str, ...], *, episodes: bool, yes: bo
     """
     output = session.output
     with session.open(migrate=False) as hood:
-        if not yes:
-            _ask(hood, ids, episodes=episodes)
+        if not yes and not _ask(hood, ids, output, episodes=episodes):
+            return 1
         done = hood.forget(*ids, episodes=episodes)
-    for missing in done.missing:
-        output.problem(f"no lesson has the id {missing!r}: see agenthood lessons")
+    if yes:  # else it was said before asking
+        _say_missing(done.missing, output)
     if output.json:
         output.document(done.to_dict())
     else:
@@ -154,21 +155,31 @@ def _forgotten(done: Forgotten) -> str:
     return f"forgot {', '.join(parts)}"
 
 
-def _ask(hood: Hood, ids: Collection[str], *, episodes: bool) -> None:
-    """Show what is about to go, and ask.
+def _ask(hood: Hood, ids: Collection[str], output: Output, *, episodes: bool) -> bool:
+    """Show what is about to go, and ask; False, unasked, if none of it is there.
 
     Raises:
         InvalidInputError: there is no terminal to ask at.
         click.Abort: the answer is no.
     """
+    named = {lesson.id: lesson for lesson in hood.lessons() if lesson.id in ids}
+    if not named:
+        _say_missing(ids, output)
+        return False
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InvalidInputError(
-            f"forgetting {counted(len(ids), 'lesson')} cannot be undone: add --yes to do it"
+            f"forgetting {counted(len(named), 'lesson')} cannot be undone: add --yes to do it"
         )
-    named = [lesson for lesson in hood.lessons() if lesson.id in ids]
-    for lesson in named[:_SHOWN_BEFORE_FORGETTING]:
+    _say_missing([id_ for id_ in ids if id_ not in named], output)
+    for lesson in list(named.values())[:_SHOWN_BEFORE_FORGETTING]:
         click.echo(f"{shown(lesson.id)}  {shown(lesson.text, 100)}", err=True)
     if len(named) > _SHOWN_BEFORE_FORGETTING:
         click.echo(f"and {len(named) - _SHOWN_BEFORE_FORGETTING:,} more", err=True)
     what = counted(len(named), "lesson") + (" and the episodes cited" if episodes else "")
     click.confirm(f"Forget {what} for good?", abort=True, err=True)
+    return True
+
+
+def _say_missing(ids: Iterable[str], output: Output) -> None:
+    for missing in dict.fromkeys(ids):
+        output.problem(f"no lesson has the id {missing!r}: see agenthood lessons")

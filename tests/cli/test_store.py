@@ -72,6 +72,24 @@ def test_forget_asks_at_a_terminal(ids: list[str], store: Path, answer: str, cod
         assert len(hood.lessons()) == left
 
 
+def test_forget_asks_nothing_about_what_is_not_there(run: Run, ids: list[str], store: Path) -> None:
+    """An id that no lesson has is named before anything is asked, and alone is exit code 1 at once."""
+    with at_terminal("--dir", store, "forget", "nosuch") as (process, ours):
+        said = read_terminal(ours)
+        assert process.wait(60) == 1
+    assert "no lesson has the id 'nosuch'" in said
+    assert "Forget" not in said
+    assert "--yes" not in run("forget", "nosuch").err
+    with at_terminal("--dir", store, "forget", "nosuch", ids[0]) as (process, ours):
+        asked = read_terminal(ours, until="[y/N]")
+        assert asked.index("no lesson has the id 'nosuch'") < asked.index("Forget 1 lesson for good?")
+        os.write(ours, b"y\n")
+        assert "no lesson has" not in read_terminal(ours)
+        assert process.wait(60) == 1
+    with agenthood.open(store) as hood:
+        assert len(hood.lessons()) == 1
+
+
 def test_migrate_embeds_what_is_missing_and_then_nothing(run: Run, golden_store, monkeypatch) -> None:
     """All lessons of a real TypeScript store become findable; a second run has nothing to do."""
     folder = golden_store("a")
