@@ -65,6 +65,8 @@ def all_checks(path: Path) -> Iterator[Check]:
         yield _embedder(settings.embedder)
     yield _writable(path)
     yield _space(path)
+    if _in_the_way(path) is not None:
+        return  # said already
     if not (path / "memory" / "vectors.lance").exists():
         yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
     elif settings is not None:
@@ -150,6 +152,10 @@ async def _embed(chosen: EmbedderSettings) -> tuple[str, str]:
 def _writable(path: Path) -> Check:
     """Really write a file: permissions alone do not tell of read-only disks and quotas."""
     folder = _existing(path)
+    if (blocker := _in_the_way(path)) is not None:
+        return Check(
+            "writing", "failed", f"{str(blocker)!r} is no directory: move it away, or name another with --dir"
+        )
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"agenthood")
@@ -174,6 +180,12 @@ def _space(path: Path) -> Check:
     if free < LITTLE_SPACE:
         return Check("disk", "failed" if free < NO_SPACE else "warning", f"only {size(free)} free: make room")
     return Check("disk", "ok", f"{size(free)} free")
+
+
+def _in_the_way(path: Path) -> Path | None:
+    """What stands where the store or a directory above it has to be, and is none."""
+    places = (path / "memory", path, *path.absolute().parents)
+    return next((place for place in places if os.path.lexists(place) and not place.is_dir()), None)
 
 
 def _existing(path: Path) -> Path:

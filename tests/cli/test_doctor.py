@@ -153,3 +153,27 @@ def test_an_empty_folder_is_no_store(run: Run, store: Path) -> None:
     assert done.code == 0
     assert "none at" in checks(done)["store"][1]
     assert list((store / "memory").iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["", "deeper/store"])
+def test_a_file_where_the_store_has_to_be_fails(run: Run, tmp_path: Path, below: str) -> None:
+    """What `learn` stumbles over is said, with what to do."""
+    file = tmp_path / "file"
+    file.write_text("")
+    done = run("doctor", "--json", directory=file / below)
+    assert done.code == 1
+    assert checks(done)["writing"] == (
+        "failed",
+        f"{str(file)!r} is no directory: move it away, or name another with --dir",
+    )
+    assert "store" not in checks(done)
+    assert run("learn", "--episode", "x", "--score", 1, directory=file / below).code == 1
+
+
+def test_a_file_where_the_memory_has_to_be_fails(run: Run, store: Path) -> None:
+    """So is one inside the directory of the store."""
+    store.mkdir()
+    (store / "memory").write_text("")
+    done = run("doctor", "--json")
+    assert done.code == 1
+    assert "is no directory" in checks(done)["writing"][1]
