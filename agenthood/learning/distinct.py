@@ -13,7 +13,7 @@ import re
 from agenthood.embedding.keywords import terms
 
 _SHARED = 0.5
-"""Share of the terms of both texts, numbers aside, that must be common for the signs to count."""
+"""Share of the terms of both texts, the signs aside, that must be common for the signs to count."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019]t\b)?")
@@ -64,6 +64,12 @@ _ORDERING = frozenset(
 _CJK_ORDERING = "前后後"
 
 
+# What is compared apart from the words that are to be common: numbers, negations, opposites.
+_SIGN = re.compile(
+    rf"{_NUMBER.pattern}|\b(?:{'|'.join(sorted({*_NEGATIONS, *(word for pair in _OPPOSITES for word in pair)}))})\b"
+)
+
+
 def are_distinct(first: str, second: str) -> bool:
     """Whether two texts, however alike, must be taken for different facts.
 
@@ -86,7 +92,7 @@ def are_distinct(first: str, second: str) -> bool:
 
 
 def _same_words(first: str, second: str) -> bool:
-    one, other = (set(terms(_NUMBER.sub(" ", text))) for text in (first, second))
+    one, other = (set(terms(_SIGN.sub(" ", text.lower()))) for text in (first, second))
     return len(one & other) >= _SHARED * len(one | other)
 
 

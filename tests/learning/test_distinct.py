@@ -24,6 +24,7 @@ DISTINCT = [
     ("deployed the API before the database migration", "deployed the database migration before the API"),
     ("部署前备份了数据库", "部署前没有备份数据库"),
     ("jangan padam log", "padam log"),
+    ("opened the port", "closed the port"),
 ]
 SAME = [
     ("mocked the clock to fix the flaky login test", "fixed the flaky login test by mocking the clock"),
