@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from agenthood.cli.interrupts import completed
@@ -71,7 +72,10 @@ class Importer:
     def _import(self) -> None:
         """Import the lines taken since the last time, and report the bad ones among them."""
         found = self._hood.import_(self._texts) if self._texts else Imported()
-        bad = self._bad + [(self._numbers[number - 1], reason) for number, reason in found.rejected]
+        bad = self._bad + [
+            (self._numbers[number - 1], _explained(self._texts[number - 1], reason))
+            for number, reason in found.rejected
+        ]
         for number, reason in sorted(bad):
             self._output.problem(f"line {number}: {reason}")
         self.done = Imported(
@@ -81,3 +85,15 @@ class Importer:
             rejected=(*self.done.rejected, *sorted(bad)),
         )
         self._numbers, self._texts, self._bad = [], [], []
+
+
+def _explained(text: str, reason: str) -> str:
+    """`reason`, or a better one for a line that is no part of an export at all."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return reason
+    if not isinstance(fields, dict) or "type" in fields:
+        return reason
+    hint = "agenthood learn reads lines with an 'episode'" if "episode" in fields else "see agenthood export"
+    return f"no 'type', so no line of an export: {hint}"

@@ -147,7 +147,9 @@ def parse_object(data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_repeats)
     except json.JSONDecodeError as error:
-        raise InvalidInputError(f"not JSON: {error.msg} at column {error.colno}{_hint(text)}") from error
+        raise InvalidInputError(
+            f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}{_hint(text)}"
+        ) from error
     except RecursionError as error:
         raise InvalidInputError("not usable JSON: nested too deeply") from error
     except InvalidInputError:
@@ -162,14 +164,15 @@ def parse_object(data: bytes) -> dict[str, Any]:
 def episode_of(fields: dict[str, Any]) -> EvalResult:
     """The episode that the fields of one line describe; a field that is null counts as absent.
 
-    Types are settled here; whether a score lies in [0, 1] and a text can be stored is the learner's to say.
+    Types and scores are settled here; whether a text can be stored is the learner's to say.
 
     Raises:
-        InvalidInputError: no `episode`, a field of the wrong type, or both score and scores.
+        InvalidInputError: no `episode`, a field of the wrong type, a score outside [0, 1], or both score and scores.
     """
     given = {key: value for key, value in fields.items() if value is not None}
     if "episode" not in given:
-        raise InvalidInputError(f"no 'episode'{_closest_of('episode', given)}: say what was done")
+        hint = _exported_hint(given) or f"{_closest_of('episode', given)}: say what was done"
+        raise InvalidInputError(f"no 'episode'{hint}")
     return EvalResult(
         episode=_text(given, "episode", ""),
         scores=_scores(given),
@@ -180,7 +183,7 @@ def episode_of(fields: dict[str, Any]) -> EvalResult:
     )
 
 
-def _refuse_typos(fields: Iterable[str], result: EvalResult) -> None:
+def _refuse_typos(fields: dict[str, Any], result: EvalResult) -> None:
     """Refuse a line without scores that has a key nobody knows: passed over as having none, it would be lost.
 
     Raises:
@@ -191,6 +194,8 @@ def _refuse_typos(fields: Iterable[str], result: EvalResult) -> None:
         return
     from agenthood.suggest import closest, did_you_mean  # noqa: PLC0415  only needed when something is wrong
 
+    if hint := _exported_hint(fields):
+        raise InvalidInputError(f"no score{hint}")
     meant = closest("score", unknown) or closest("scores", unknown) or unknown[0]
     hint = did_you_mean(meant, KEYS) or ": give a 'score', or leave the key out"
     raise InvalidInputError(f"no score, and unknown key {meant[:80]!r}{hint}")
@@ -227,6 +232,8 @@ def _number(what: str, value: object) -> float:
         number = math.inf
     if not math.isfinite(number):  # 1e999 is valid JSON
         raise InvalidInputError(f"{what} must be a number in [0, 1]: it is too large")
+    if not 0 <= number <= 1:
+        raise InvalidInputError(f"{what} must be a number in [0, 1], not {value!r:.40}")
     return number
 
 
@@ -245,6 +252,12 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _hint(text: str) -> str:
     start = text.lstrip()[:1]
     return "; one JSON object per line is expected (jq -c '.[]' splits an array)" if start == "[" else ""
+
+
+def _exported_hint(fields: dict[str, Any]) -> str:
+    """What to do with the lines of an export, which say what each of them is."""
+    exported = any(fields.get("type") == kind for kind in ("lesson", "episode", "memory"))
+    return "; this is a line of an export: agenthood import reads those" if exported else ""
 
 
 def _closest_of(wanted: str, given: Iterable[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 
 _CHARACTERS_ASKED = 100_000
 """Characters of standard input looked at; embedders read a few thousand of them."""
+
+
+_MOST_DIGITS = 6
 
 
 @click.command(short_help="Find the lessons that fit a text.")
@@ -208,9 +210,17 @@ def _notes(found: Recall) -> list[str]:
     """What was not found, and how near it was."""
     notes = [] if found else ["no lesson fits"]
     if found.near_misses and found.nearest_miss is not None:
-        nearest = math.floor(100 * found.nearest_miss) / 100  # rounded up it might not look like a miss
+        threshold, nearest = _told_apart(found.threshold, found.nearest_miss)
         notes.append(
             f"{counted(found.near_misses, 'near miss', 'near misses')} below the threshold of "
-            f"{found.threshold:.2f}, the nearest at {nearest:.2f} (--threshold lowers it)"
+            f"{threshold}, the nearest at {nearest} (--threshold lowers it)"
         )
     return notes
+
+
+def _told_apart(threshold: float, below: float) -> tuple[str, str]:
+    """Both with two digits, or with as many more as it takes to tell them apart."""
+    digits = 2
+    while digits < _MOST_DIGITS and f"{threshold:.{digits}f}" == f"{below:.{digits}f}":
+        digits += 1
+    return f"{threshold:.{digits}f}", f"{below:.{digits}f}"

@@ -14,6 +14,7 @@ import click
 from agenthood.cli.progress import progress
 from agenthood.cli.session import Session, pass_session
 from agenthood.cli.text import counted
+from agenthood.files import unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,11 @@ def _standard_output() -> Iterator[TextIO]:
 
 @contextmanager
 def _replaced(path: Path) -> Iterator[TextIO]:
-    """A text file to write, which takes the place of `path` if all goes well."""
+    """A text file to write, which takes the place of `path` if all goes well.
+
+    Raises:
+        StoreUnavailableError: it cannot be written; names `path`, not the file that was to take its place.
+    """
     if path.exists() and not path.is_file():  # a pipe or a device is written to, not replaced
         with path.open("w", encoding="utf-8", newline="\n") as file:
             yield file
@@ -106,5 +111,7 @@ def _replaced(path: Path) -> Iterator[TextIO]:
         if target.exists():
             temporary.chmod(target.stat().st_mode & 0o7777)
         temporary.replace(target)
+    except OSError as error:
+        raise unavailable("write", path, error) from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -66,6 +66,29 @@ def test_bad_lines_are_reported_and_the_rest_is_imported(run: Run, tmp_path: Pat
         assert len(hood.lessons()) == 2
 
 
+def test_lines_for_learn_are_no_import(run: Run) -> None:
+    """They are refused with the command that reads them."""
+    done = run("import", "-", stdin=json.dumps(EPISODES[0]) + '\n{"text": "x"}\n{"type": "x"}\n')
+    assert done.code == 1
+    learn, other, wrong = done.err.splitlines()
+    assert learn == (
+        "agenthood: line 1: no 'type', so no line of an export: agenthood learn reads lines with an 'episode'"
+    )
+    assert other == "agenthood: line 2: no 'type', so no line of an export: see agenthood export"
+    assert wrong.startswith("agenthood: line 3: type 'x' is none of")
+
+
+def test_an_export_that_cannot_be_written_names_its_file(run: Run, tmp_path: Path) -> None:
+    """Not the temporary one beside it, which nobody has heard of."""
+    file = tmp_path / "absent" / "out.jsonl"
+    done = run("export", file)
+    assert done.code == 1
+    assert done.err == (
+        f"agenthood: error: cannot write {str(file)!r}: No such file or directory; "
+        "check that its folder is there and can be written to\n"
+    )
+
+
 def test_an_export_replaces_a_file_whole_or_not_at_all(run: Run, tmp_path: Path) -> None:
     """A failed export leaves the old file and no litter; a good one keeps the file's mode."""
     file = tmp_path / "out.jsonl"
