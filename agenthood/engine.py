@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -11,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from agenthood.errors import AgenthoodError, EmbeddingError, InvalidInputError
+from agenthood.errors import EmbeddingError, InvalidInputError
 from agenthood.formats import parse_time
 from agenthood.learning import forgetting, migration, transfer
 from agenthood.learning.recall import Query
@@ -32,6 +31,7 @@ from agenthood.records import (
     Status,
 )
 from agenthood.session import DEADLINE, AsyncSession
+from agenthood.upkeep import drop_other_spaces, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,14 +226,7 @@ class AsyncHood(OpenStore):
         await self._wait_for_model()
         report = await self._migrate(on_progress=on_progress)
         if drop_old and report.complete:
-            kept = {self.index.main.name, self.index.words.name}
-            for collection in await self.store.collections():
-                if (
-                    collection.typed
-                    and collection.name.startswith("patterns_")
-                    and collection.name not in kept
-                ):
-                    await self.store.drop_collection(collection.name)
+            await drop_other_spaces(self.store, self.index)
         return report
 
     async def _wait_for_model(self) -> None:
@@ -248,19 +241,7 @@ class AsyncHood(OpenStore):
         if not await migration.is_current(self.store, self.index):
             await self._wait_for_model()
             migrated = await self._migrate()
-        done = {
-            collection.name: await self.store.maintain(collection)
-            for collection in await self.store.collections()
-        }
-        await self._decay()
-        return MaintenanceReport(done, migrated)
-
-    async def _decay(self) -> None:
-        """Drop faded signals; they only hint, so a file that cannot be used stops nothing."""
-        try:
-            await asyncio.to_thread(self.residual.decay)
-        except (AgenthoodError, OSError) as exc:
-            _log.warning("residual memory was not tidied: %s", exc)
+        return MaintenanceReport(await tidy(self.store, self.residual), migrated)
 
     async def export(self, file: TextIO) -> int:
         """Write every lesson, episode and other memory as JSON lines; returns how many lines."""

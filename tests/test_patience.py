@@ -39,7 +39,13 @@ def server() -> Iterator[Server]:
 
 def settings(base_url: str, **options: Any) -> Settings:
     """An endpoint of known dimension that is waited for half a second."""
-    chosen = {"kind": "http", "model": "m", "base_url": base_url, "dimension": DIMENSION, "deadline": 0.5}
+    chosen: dict[str, Any] = {
+        "kind": "http",
+        "model": "m",
+        "base_url": base_url,
+        "dimension": DIMENSION,
+        "deadline": 0.5,
+    }
     return Settings(EmbedderSettings(**(chosen | options)))
 
 

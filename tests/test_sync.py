@@ -166,8 +166,10 @@ def test_closing_waits_for_the_calls_of_other_threads(tmp_path: Path) -> None:
 
 def test_a_callback_cannot_wait_for_its_own_store(tmp_path: Path) -> None:
     """It is told so instead of waiting for ever."""
-    with (
-        agenthood.open(tmp_path / ".agenthood", embedder="lexical") as hood,
-        pytest.raises(RuntimeError, match="call it afterwards"),
-    ):
-        hood.learn_many([good(TEXT)], on_progress=lambda *_: hood.status())
+    with agenthood.open(tmp_path / ".agenthood", embedder="lexical") as hood:
+
+        def look(_done: int, _total: int) -> None:
+            hood.status()
+
+        with pytest.raises(RuntimeError, match="call it afterwards"):
+            hood.learn_many([good(TEXT)], on_progress=look)
