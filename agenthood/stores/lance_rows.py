@@ -42,10 +42,16 @@ def schema_of(collection: Collection) -> pa.Schema:
 
 def collection_of(name: str, schema: pa.Schema) -> Collection | None:
     """The collection a table of this schema is, or None if it is none of ours."""
-    if not {*TEXT_COLUMNS, "vector"} <= set(schema.names):
+    import pyarrow as pa  # noqa: PLC0415
+
+    if not {*TEXT_COLUMNS, "vector"} <= set(schema.names) or schema.field("id").nullable:
         return None
-    dimension = schema.field("vector").type.list_size
-    return Collection(name, dimension, typed="terms" in schema.names, lexical="lexical" in schema.names)
+    vector = schema.field("vector").type
+    if not pa.types.is_fixed_size_list(vector) or not pa.types.is_float32(vector.value_type):
+        return None
+    return Collection(
+        name, vector.list_size, typed="terms" in schema.names, lexical="lexical" in schema.names
+    )
 
 
 def to_table(records: Sequence[Record], schema: pa.Schema) -> pa.Table:
