@@ -105,9 +105,13 @@ def learn(
 
 
 def _learn_one(session: Session, episode: str, given: dict[str, object]) -> int:
+    from agenthood.cli.logs import Held  # noqa: PLC0415  keeps --help light
+
     output = session.output
-    with session.open(create=True) as hood:
+    with session.open(create=True) as hood, Held() as held:
         receipt = hood.learn(episode, **given)  # type: ignore[arg-type]  # click converted each of them
+        if receipt.status in {"rejected", "pending"}:
+            held.causes({receipt.reason})
     if output.json:
         output.document(receipt.to_dict())
     if receipt.status == "rejected":

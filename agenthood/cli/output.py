@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
+from agenthood.cli.said import Said
 from agenthood.cli.text import shown, shown_text
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class Output:
     def __init__(self) -> None:
         self.json = False
         self.quiet = False
+        self._said = Said()
 
     def line(self, text: str = "") -> None:
         """One line of the answer."""
@@ -74,9 +76,9 @@ class Output:
             _to_stderr(text)
 
     def warn(self, text: str) -> None:
-        """Something that may be wrong; the command goes on."""
-        if not self.quiet:
-            _to_stderr(f"agenthood: warning: {shown(text)}")
+        """Something that may be wrong; the command goes on. What was said before is left out."""
+        if not self.quiet and (news := self._said.add(shown(text))):
+            _to_stderr(f"agenthood: warning: {news}")
 
     def problem(self, text: str) -> None:
         """One of several things that went wrong; said even when quiet."""

@@ -71,19 +71,26 @@ def migrate(session: Session, /, *, drop_old: bool) -> int:
     Needed after the embedder was changed or another program wrote to the store. Running it again embeds
     only what is missing. The exit code is 1 if something remains to be done.
     """
+    from agenthood.cli.logs import Held  # noqa: PLC0415  keeps --help light
+
     output = session.output
     with (
         session.open(migrate=False) as hood,
         progress("Embedding lessons", quiet=output.quiet or output.json) as advance,
+        Held() as held,
     ):
         report = hood.migrate(drop_old=drop_old, on_progress=advance)
+        held.causes({report.reason})
     if output.json:
         output.document(report.to_dict())
     else:
         output.facts(_migration_facts(report))
-    if not report.complete:
-        output.problem(report.reason or f"{counted(report.remaining, 'lesson')} left to do: run it again")
-    return 0 if report.complete else 1
+    # A store that cannot be written keeps no note that all is done, but it is.
+    if report.complete or (report.lessons and not report.remaining and not drop_old):
+        return 0
+    left = f"{counted(report.remaining, 'lesson')} left to do" if report.remaining else "not completed"
+    output.problem(f"{left}: {report.reason or 'run it again'}")
+    return 1
 
 
 @click.command(short_help="Compact the store and refresh its indices.")
