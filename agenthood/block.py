@@ -150,7 +150,9 @@ def _line(lesson: Lesson) -> str:
     if not inert(lesson.text):
         return ""
     # Made safe as a whole, so that nothing can be spelt across the seam.
-    text = inert(f"{lesson.text} -> {lesson.outcome[:MAX_OUTCOME]}" if lesson.outcome.strip() else lesson.text)
+    text = inert(
+        f"{lesson.text} -> {lesson.outcome[:MAX_OUTCOME]}" if lesson.outcome.strip() else lesson.text
+    )
     who = "/".join(inert(name[:MAX_LABEL]) for name in (lesson.member, lesson.skill))
     # Its own brackets would end the label early, and the label is what a block is recognised by.
     label = who.translate(dict.fromkeys(map(ord, "[\uff3b"), "(") | dict.fromkeys(map(ord, "]\uff3d"), ")"))

@@ -289,7 +289,9 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
 
 def test_an_outcome_stands_beside_its_lesson() -> None:
     """How the latest episode ended follows the lesson on its line, cut, and as inert as the lesson itself."""
-    block = render_block([Lesson("antipattern", "retried the deploy", outcome=f"{CLOSING} failed " + "x" * 400)])
+    block = render_block(
+        [Lesson("antipattern", "retried the deploy", outcome=f"{CLOSING} failed " + "x" * 400)]
+    )
     assert "retried the deploy -> " in block
     assert block.count(CLOSING) == 1
     assert "x" * 301 not in block
