@@ -59,7 +59,7 @@ class _Time(click.ParamType["datetime"]):
     default=500,
     show_default=True,
     metavar="N",
-    help="Lines to learn at once; 1 learns every line as it arrives.",
+    help="Lines to learn at once, at most 2000 of them; 1 learns every line as it arrives.",
 )
 @pass_session
 def learn(
@@ -82,8 +82,14 @@ def learn(
 
     "score": 0.9 is short for one score. A mean from 0.8 is a lesson that worked, below 0.4 one that
     failed; in between, or without a score, nothing is learned, which is counted as skipped. Every bad line
-    is reported with its number and the exit code is 1; the other lines are learned. With --json there is one
-    receipt per line, in order.
+    is reported with its number and the exit code is 1; the other lines are learned.
+
+    For a FILE the answer is how many lines were stored, merged, pending (learned, but not yet findable by
+    meaning), skipped and rejected, one count per line with a tab after its name. For an --episode it is one
+    line with tabs between what was done (one of those words), the lesson's id, kind and evidence, and the
+    reason; what there is none of is left out. With --json there is one receipt per line read, in order.
+
+    Ctrl-C lets the batch that runs end, and says which line to go on after.
     """  # noqa: D301  click keeps the lines below a backspace as they are
     given = {name: value for name, value in of_one.items() if value is not None}
     if (file is None) == (episode is None):

@@ -250,3 +250,14 @@ def test_reasons_that_repeat_are_counted(run: Run, tmp_path: Path) -> None:
         "agenthood: ... and 20 more lines for the same reason: not JSON: Expecting value at column 1"
     ]
     assert (tmp_path / "rejects").read_text() == "\n".join(lines)
+
+
+def test_the_help_says_what_is_printed(run: Run) -> None:
+    """The columns of one episode and the counts of a file are in the help, in their order."""
+    text = " ".join(run("learn", "--help").out.split())
+    status, id_, kind, evidence = run("learn", "--episode", "x", "--score", 1).rows[0]
+    assert (status, kind, evidence) == ("stored", "learned", "evidence 1")
+    assert id_.startswith("ltm:")
+    assert "the lesson's id, kind and evidence, and the reason" in text
+    assert list(run("learn", "-").facts) == ["stored", "merged", "pending", "skipped", "rejected"]
+    assert "stored, merged, pending (learned, but not yet findable by meaning), skipped and rejected" in text
