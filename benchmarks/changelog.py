@@ -28,7 +28,7 @@ HEADING = (
     "learned",
     "lessons",
     "agenthood",
-    "from 0.7 up",
+    "from 0.65 up",
     "keywords alone",
     "meaning alone",
     "lexical vector alone",

@@ -116,10 +116,10 @@ class EpisodeLearner:
             try:
                 receipts = await self._learn_intakes(intakes)
             except AgenthoodError as exc:
-                _log.warning("%d episodes were not learned: %s", len(intakes), exc)
+                _log.warning("not learned, %d in number: %s", len(intakes), exc)
                 receipts = _refused(intakes, str(exc))
             except Exception as exc:  # noqa: BLE001  a fault of ours is logged and must not end the caller's run
-                _log.exception("%d episodes were not learned", len(intakes))
+                _log.exception("not learned, %d in number", len(intakes))
                 receipts = _refused(intakes, f"learning failed unexpectedly: {shown(exc, 200)}")
         learned = iter(receipts)
         return [next(learned) if isinstance(item, Intake) else item for item in taken_in]
@@ -155,7 +155,7 @@ class EpisodeLearner:
         try:
             vectors = await self._space.embed(texts)
         except EmbeddingError as exc:
-            _log.warning("%d episodes are learned by exact text only: %s", len(texts), exc)
+            _log.warning("learned by exact text only, %d in number: %s", len(texts), exc)
             return Embedded(None, words, str(exc))
         if self._index is not None:
             self._index.calibration = self._space.calibration
@@ -180,7 +180,7 @@ class EpisodeLearner:
         try:
             await self._search(self._index, intakes, embedded.semantic, embedded.words, known)
         except StoreError as exc:
-            _log.warning("%d episodes are matched by exact text only: %s", len(intakes), exc)
+            _log.warning("matched by exact text only, %d in number: %s", len(intakes), exc)
             known.candidates, known.reason = [[] for _ in intakes], str(exc)
         return known
 

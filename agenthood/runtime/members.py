@@ -87,7 +87,7 @@ class MemberCatalog:
         names = [member.name for member in self.members]
         broken = [str(problem) for problem in self.problems if closest(name, [problem.path.parent.name])]
         raise ConfigError(
-            f"there is no member {name!r:.80}{did_you_mean(name, names)}; there are: {', '.join(names)}"
+            f"there is no member {name!r:.80}{did_you_mean(name, names)} There are: {', '.join(names)}"
             + "".join(f"; cannot be used: {problem}" for problem in broken)
         )
 

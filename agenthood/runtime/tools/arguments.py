@@ -37,8 +37,8 @@ def checked(spec: ToolSpec, given: Mapping[str, Any]) -> Arguments:
     for name in given:
         if name not in properties:
             raise ToolError(
-                f"{spec.name} has no argument {name!r:.80}{did_you_mean(name, properties)}; "
-                f"it takes: {', '.join(properties) or 'none'}"
+                f"{spec.name} has no argument {name!r:.80}{did_you_mean(name, properties)} "
+                f"It takes: {', '.join(properties) or 'none'}"
             )
     return {name: _value(spec.name, name, schema, given.get(name)) for name, schema in properties.items()}
 

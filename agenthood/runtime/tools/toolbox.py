@@ -93,7 +93,7 @@ class Toolbox:
                 "say at the end what you would have done"
             )
         raise ToolError(
-            f"there is no tool {name!r:.80}{did_you_mean(name, self._tools)}; there are: {', '.join(self._tools)}"
+            f"there is no tool {name!r:.80}{did_you_mean(name, self._tools)} There are: {', '.join(self._tools)}"
         )
 
     def _readers(self) -> Iterator[Tool]:

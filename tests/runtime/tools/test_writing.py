@@ -54,7 +54,7 @@ def test_a_missing_project_is_an_error(tmp_path: Path) -> None:
     [
         ("read_fil", {}, "did you mean 'read_file'"),
         ("read_file", {}, "needs the argument 'path'"),
-        ("read_file", {"file": "a"}, "it takes: path, start_line, lines"),
+        ("read_file", {"file": "a"}, "It takes: path, start_line, lines"),
         ("read_file", {"path": 3}, "must be a string, not 3"),
         ("read_file", {"path": "a", "lines": True}, "must be a whole number, not True"),
         ("read_file", {"path": "a", "lines": "10"}, "must be a whole number, not '10'"),
