@@ -25,7 +25,7 @@ from agenthood.learning.rules import MATCH_THRESHOLD, candidate_keys, choose_key
 from agenthood.records import SCORINGS, Kind, PatternMatch, Scoring
 from agenthood.redaction import redact
 from agenthood.stores.base import SHARED, Collection, Hit, Record, Vector, VectorField
-from agenthood.stores.filters import AllOf, Equals, Filter, where
+from agenthood.stores.filters import Filter, where
 from agenthood.stores.validation import vector_reason
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class EmbeddingIndex:
             raise InvalidInputError(f"scoring {scoring!r:.80} is none of {', '.join(map(repr, SCORINGS))}")
         named = {"kind": kind, "member": member, "skill": skill}
         fields = {name: value for name, value in named.items() if value is not None}
-        condition = self._typed(fields) if any_space else self.condition(fields)
+        condition = self._fitting({"type": PATTERN_TYPE, **fields}) if any_space else self.condition(fields)
         hits = await self._store.query(
             self.main,
             np.atleast_2d(queries),
@@ -230,13 +230,13 @@ class EmbeddingIndex:
         # For unit vectors the squared distance is 2 - 2 cos.
         return round(2 * cosine - 1 if scoring == "squared_l2" else cosine, 6)
 
-    def condition(self, fields: Mapping[str, str]) -> Filter:
-        """The filter for this space's rows whose metadata equal `fields`."""
-        in_space: tuple[Filter, ...] = () if self.main.typed else (Equals("space", str(self.space)),)
-        return AllOf((*in_space, *self._typed(fields).parts))
+    def condition(self, fields: Mapping[str, str]) -> Filter | None:
+        """The filter for this space's rows whose metadata equal `fields`; None where that is all rows."""
+        # Only rows of the index name a space, so their type need not be looked at, which would cost more than the rest.
+        return self._fitting(fields if self.main.typed else {"space": str(self.space), **fields})
 
-    def _typed(self, fields: Mapping[str, str]) -> AllOf:
-        return where(**({"type": PATTERN_TYPE} | {name: storable(value) for name, value in fields.items()}))
+    def _fitting(self, fields: Mapping[str, str]) -> Filter | None:
+        return where(**{name: storable(value) for name, value in fields.items()}) if fields else None
 
     async def candidates(
         self, semantic: Vector | None, words: Vector, *, fields: Mapping[str, str], limit: int = _CANDIDATES
@@ -250,7 +250,7 @@ class EmbeddingIndex:
             limit: how many by each of the two.
         """
         found: list[dict[str, Record]] = [{} for _ in words]
-        by_words = self._search(self.words, self._words_field, words, self._typed(fields), limit, found)
+        by_words = self._search(self.words, self._words_field, words, self._fitting(fields), limit, found)
         if semantic is None or self._lexical_only:
             await by_words
         else:
@@ -271,14 +271,14 @@ class EmbeddingIndex:
 
     async def matrix_of_words(self, fields: Mapping[str, str]) -> Matrix:
         """The lexical vectors of the patterns with these fields."""
-        return await self._store.matrix(self.words, field=self._words_field, condition=self._typed(fields))
+        return await self._store.matrix(self.words, field=self._words_field, condition=self._fitting(fields))
 
     async def _search(  # noqa: PLR0913, PLR0917  one search
         self,
         collection: Collection,
         field: VectorField,
         queries: Vector,
-        condition: Filter,
+        condition: Filter | None,
         limit: int,
         found: list[dict[str, Record]],
     ) -> None:
@@ -338,11 +338,11 @@ class EmbeddingIndex:
         self, words: Sequence[str], *, fields: Mapping[str, str], limit: int
     ) -> list[Record]:
         """The rows of the patterns that hold at least one of the terms; at `limit`, the best by keyword."""
-        return await self._store.search_terms(self.words, words, condition=self._typed(fields), limit=limit)
+        return await self._store.search_terms(self.words, words, condition=self._fitting(fields), limit=limit)
 
     async def count(self, fields: Mapping[str, str]) -> int:
         """How many patterns have these metadata."""
-        return await self._store.count(self.words, self._typed(fields))
+        return await self._store.count(self.words, self._fitting(fields))
 
     async def present(self) -> dict[str, str]:
         """Pattern row id -> pattern text of every row that carries this space."""
