@@ -1,4 +1,4 @@
-"""A store with a rule of its own, as a backend with smaller limits has."""
+"""A store with a rule of its own, as a backend with smaller limits has; and a look at the bytes of one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from agenthood.stores.lance import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 LONGEST = 200
 
@@ -22,3 +23,8 @@ class StrictStore(LanceStore):
         result = await super().upsert(collection, short)
         rejected = (Rejection(r.id, "it is too long") for r in records if len(r.content) > LONGEST)
         return UpsertResult(result.written, (*result.rejected, *rejected))
+
+
+def everything_below(folder: Path) -> bytes:
+    """The bytes of all files."""
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())

@@ -16,26 +16,13 @@ from agenthood.memory.episodic import EpisodicMemory
 from agenthood.memory.long_term import LongTermMemory
 from agenthood.stores.base import SHARED, Record
 from agenthood.stores.lance import LanceStore
-from memory.strict import LONGEST, StrictStore
+from memory.strict import LONGEST, StrictStore, everything_below
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123_456, tzinfo=UTC)
-
-
-def everything_below(folder: Path) -> bytes:
-    """The bytes of all files."""
-    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[LanceStore]:
-    """An empty store."""
-    opened = LanceStore(tmp_path / "memory")
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture
