@@ -97,7 +97,7 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
         ConfigError: `config.json` cannot be read or is no JSON object, or a value cannot be used.
     """
     file = Path(path) / CONFIG_FILE
-    content = _read(file)
+    content = read_config(file)
     warnings = [*_unknown_keys(file, content), *_unknown_variables(environ)]
     from_file, more_warnings = _embedder_in(file, content.get("embedder"))
     embedder = _overlaid(from_file, _from_environment(_VARIABLES, environ))
@@ -115,7 +115,7 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
     )
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_config(file: Path) -> dict[str, Any]:
     """The JSON object in `file`; an empty one if there is no file."""
     try:
         text = file.read_text(encoding="utf-8-sig")

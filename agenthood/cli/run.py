@@ -41,86 +41,83 @@ class _Seconds(click.FloatRange):
         return number
 
 
+_OPTIONS = (
+    click.option("--skill", metavar="NAME", help="In which skill.  [default: the member's name]"),
+    click.option("--provider", metavar="NAME", help="Ask this provider, and no other."),
+    click.option("--model", metavar="NAME", help="Ask this model."),
+    click.option(
+        "--project",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        default=".",
+        help="The directory to work in.  [default: this one]",
+    ),
+    click.option("--allow-write", is_flag=True, help="Let the agent write files in the project."),
+    click.option("--allow-commands", is_flag=True, help="Let the agent run commands in the project."),
+    click.option(
+        "--check",
+        "checks",
+        multiple=True,
+        metavar="COMMAND",
+        help="Run COMMAND afterwards; its exit status is a score. May be repeated.",
+    ),
+    click.option(
+        "--check-seconds",
+        type=_Seconds(min=0, min_open=True),
+        default=300,
+        show_default=True,
+        help="A check that takes longer has failed.",
+    ),
+    click.option("--check-before", is_flag=True, help="Also run the checks before, to tell what changed."),
+    click.option(
+        "--score",
+        "scores",
+        multiple=True,
+        metavar="NAME=0.9",
+        help="A score you give. May be repeated.",
+    ),
+    click.option("--judge", "judged", is_flag=True, help="Let the model judge even where there are checks."),
+    click.option(
+        "--no-lessons",
+        is_flag=True,
+        help="Show the agent no lessons; it is learned from all the same.",
+    ),
+    click.option(
+        "--lessons",
+        type=click.IntRange(min=1),
+        default=6,
+        show_default=True,
+        help="Show at most this many lessons.",
+    ),
+    click.option(
+        "--steps",
+        type=click.IntRange(min=1),
+        default=25,
+        show_default=True,
+        help="Most replies of the model.",
+    ),
+    click.option(
+        "--tokens",
+        type=click.IntRange(min=1),
+        default=300_000,
+        show_default=True,
+        help="Most tokens in all.",
+    ),
+    click.option(
+        "--seconds",
+        type=_Seconds(min=1),
+        default=900,
+        show_default=True,
+        help="Longest time.",
+    ),
+    click.option(
+        "--dry-run", is_flag=True, help="Print the exact prompt with its lessons, and spend nothing."
+    ),
+)
+"""The options of `agenthood run`, in the order of its help."""
+
+
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `agenthood run`, in the order of its help."""
-    for option in reversed(
-        (
-            click.option("--skill", metavar="NAME", help="In which skill.  [default: the member's name]"),
-            click.option("--provider", metavar="NAME", help="Ask this provider, and no other."),
-            click.option("--model", metavar="NAME", help="Ask this model."),
-            click.option(
-                "--project",
-                type=click.Path(path_type=Path, exists=True, file_okay=False),
-                default=".",
-                help="The directory to work in.  [default: this one]",
-            ),
-            click.option("--allow-write", is_flag=True, help="Let the agent write files in the project."),
-            click.option("--allow-commands", is_flag=True, help="Let the agent run commands in the project."),
-            click.option(
-                "--check",
-                "checks",
-                multiple=True,
-                metavar="COMMAND",
-                help="Run COMMAND afterwards; its exit status is a score. May be repeated.",
-            ),
-            click.option(
-                "--check-seconds",
-                type=_Seconds(min=0, min_open=True),
-                default=300,
-                show_default=True,
-                help="A check that takes longer has failed.",
-            ),
-            click.option(
-                "--check-before", is_flag=True, help="Also run the checks before, to tell what changed."
-            ),
-            click.option(
-                "--score",
-                "scores",
-                multiple=True,
-                metavar="NAME=0.9",
-                help="A score you give. May be repeated.",
-            ),
-            click.option(
-                "--judge", "judged", is_flag=True, help="Let the model judge even where there are checks."
-            ),
-            click.option(
-                "--no-lessons",
-                is_flag=True,
-                help="Show the agent no lessons; it is learned from all the same.",
-            ),
-            click.option(
-                "--lessons",
-                type=click.IntRange(min=1),
-                default=6,
-                show_default=True,
-                help="Show at most this many lessons.",
-            ),
-            click.option(
-                "--steps",
-                type=click.IntRange(min=1),
-                default=25,
-                show_default=True,
-                help="Most replies of the model.",
-            ),
-            click.option(
-                "--tokens",
-                type=click.IntRange(min=1),
-                default=300_000,
-                show_default=True,
-                help="Most tokens in all.",
-            ),
-            click.option(
-                "--seconds",
-                type=_Seconds(min=1),
-                default=900,
-                show_default=True,
-                help="Longest time.",
-            ),
-            click.option(
-                "--dry-run", is_flag=True, help="Print the exact prompt with its lessons, and spend nothing."
-            ),
-        )
-    ):
+    for option in reversed(_OPTIONS):
         command = option(command)
     return command
 

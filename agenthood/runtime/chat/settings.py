@@ -23,9 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# The checks on the file as a whole (UTF-8, JSON, repeated keys) are the same for every setting in it.
-from agenthood.config import CONFIG_FILE
-from agenthood.config import _read as read_config
+from agenthood.config import CONFIG_FILE, read_config
 from agenthood.errors import ConfigError
 from agenthood.runtime.chat.address import Address
 from agenthood.runtime.chat.entries import Entry, FailoverSettings, FileSettings, read_entries
