@@ -51,12 +51,11 @@ class CatchUp:
 
     async def run(self, migrate: Awaitable[MigrationReport]) -> MigrationReport:
         """Await a migration and remember what came of it."""
-        self._space.behind = (
-            False  # before it looks for what is missing: what fails after that is behind again
-        )
+        # Before it looks for what is missing: what fails after that is behind again.
+        self._space.behind = False
         try:
             report = self.report = await migrate
-        except BaseException:
+        except BaseException:  # also a cancellation: the rest is still to be done
             self._space.behind = True
             raise
         self._space.behind = self._space.behind or not report.complete

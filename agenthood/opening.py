@@ -174,7 +174,7 @@ class OpenStore:
         try:
             self._parts = await self._open(store, space, settings)
             await self._begin(self._parts)
-        except BaseException:
+        except BaseException:  # also Ctrl-C: what is half open has no other owner who could close it
             if self._parts is None:
                 await _close(store, space)
             await self.close()

@@ -61,7 +61,7 @@ class Hood:
         self._open = True
         try:
             self._background.call(self.hood.start())
-        except BaseException:
+        except BaseException:  # also Ctrl-C: a Hood that did not open must not leave its loop running
             self.close()
             raise
 

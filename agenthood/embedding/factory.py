@@ -67,8 +67,8 @@ async def _endpoint(settings: EmbedderSettings) -> Embedder:
     if not embedder.dimension_known:
         try:
             await embedder.probe()
-        except BaseException:
-            await embedder.aclose()  # nobody else can: the caller never sees it
+        except BaseException:  # nobody else can close it: the caller never sees it
+            await embedder.aclose()
             raise
     return embedder
 
@@ -121,7 +121,7 @@ async def _local(settings: EmbedderSettings) -> Embedder:
     embedder = make(settings.require_model(), revision=settings.revision)
     try:
         await embedder.load()
-    except BaseException:
+    except BaseException:  # as above
         await embedder.aclose()
         raise
     return embedder

@@ -115,8 +115,7 @@ class _LocalEmbedder(ABC):
                 self._encode, self._dimension = self._open()
             except (MissingExtraError, MemoryError):
                 raise
-            except Exception as error:
-                # The packages and their hub clients raise what they like; none names a common root.
+            except Exception as error:  # the packages and their hub clients share no root of their errors
                 raise EmbedderUnavailableError(
                     f"{self!r} cannot be loaded ({type(error).__name__}: {str(error)[:200]}): "
                     "check its name, and fetch it once where there is a network"

@@ -162,7 +162,7 @@ class _Course:
             self.scores = []
             await self._close()
             raise
-        except BaseException as exc:
+        except BaseException as exc:  # whatever ends a run, its episode is recorded first
             self.progress.break_off("failed", redact(f"failed with {type(exc).__name__}: {exc}"))
             self.scores = []
             await self._close()

@@ -117,7 +117,7 @@ def recorded(home: Path, run: Run) -> Iterator[Run]:
     save_softly(home, run)
     try:
         yield run
-    except BaseException as error:
+    except BaseException as error:  # also Ctrl-C: whatever ends a run, its file says so
         if run.status == RUNNING:
             interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
             run.status = "interrupted" if interrupted else "failed"

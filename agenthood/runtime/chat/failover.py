@@ -164,7 +164,7 @@ class FailoverChatModel:
                 if not (error.retryable or error.elsewhere) or (shown is not None and shown.begun):
                     raise
                 failures[i] = error
-            except BaseException:
+            except BaseException:  # also a cancellation: a probe that told nothing must not count as one
                 breaker.undecided()
                 raise
             else:

@@ -51,7 +51,7 @@ class _Shown:
             return
         try:
             self.listener(text)
-        except BaseException as error:
+        except BaseException as error:  # kept to tell the listener's own fault from the provider's
             self.error = error
             raise
 
