@@ -20,7 +20,7 @@ from agenthood.memory.episodic import EpisodicMemory
 from agenthood.memory.long_term import LongTermMemory
 from agenthood.memory.residual import ResidualMemory
 from agenthood.stores.base import SHARED
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -17,7 +17,7 @@ import pytest
 from agenthood.formats import hash_pattern
 from agenthood.stores.base import SHARED, Record
 from agenthood.stores.filters import Equals
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 from support import (
     CREATED,
     DIMENSION,

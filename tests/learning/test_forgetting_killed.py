@@ -25,7 +25,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from agenthood.learning.forgetting import forget
 from agenthood.memory.residual import ResidualMemory
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 
 class Dying(LanceStore):
     left = int(sys.argv[2])

@@ -14,7 +14,7 @@ from agenthood.formats import hash_pattern
 from agenthood.learning.calibration import Calibration
 from agenthood.learning.index import EmbeddingIndex
 from agenthood.stores.base import SHARED, Collection
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ from agenthood import SemanticPatternMatcher
 from agenthood.embedding.testing import HashedEmbedder
 from agenthood.errors import InvalidInputError
 from agenthood.stores.base import SHARED
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 from hoods import files_with, opened
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from agenthood.learning.calibration import reference_texts
 from agenthood.learning.migration import is_current, read_marker, reindex_legacy_patterns
 from agenthood.memory.long_term import long_term_record
 from agenthood.stores.base import SHARED, Record
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 from hoods import files_with, good, opened, shared_rows, small
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

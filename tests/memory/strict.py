@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agenthood.stores.base import Collection, Record, Rejection, UpsertResult
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

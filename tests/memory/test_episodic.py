@@ -15,7 +15,7 @@ from agenthood.errors import InvalidInputError
 from agenthood.memory.episodic import EpisodicMemory
 from agenthood.memory.long_term import LongTermMemory
 from agenthood.stores.base import SHARED, Record
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 from memory.strict import LONGEST, StrictStore, everything_below
 
 if TYPE_CHECKING:

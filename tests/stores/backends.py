@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Record
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

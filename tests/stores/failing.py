@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from agenthood.errors import StoreUnavailableError
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 from stores.backends import TYPED, full, record
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from agenthood.stores.lance import LanceStore
-from agenthood.stores.lance_index import IndexRules
+from agenthood.stores.lance.index import IndexRules
+from agenthood.stores.lance.store import LanceStore
 from stores.backends import SHARED, TYPED, full, record, unit
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agenthood.errors import StoreError, StoreUnavailableError
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 from stores.backends import SHARED, TYPED, everything, fields, full
 from stores.failing import large
 

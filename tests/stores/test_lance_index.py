@@ -11,8 +11,8 @@ import pytest
 
 from agenthood.stores.base import Collection
 from agenthood.stores.filters import Equals, StartsWith
-from agenthood.stores.lance import LanceStore
-from agenthood.stores.lance_index import IndexRules
+from agenthood.stores.lance.index import IndexRules
+from agenthood.stores.lance.store import LanceStore
 from stores.backends import SHARED, TYPED, full, record, unit
 from stores.files import left
 

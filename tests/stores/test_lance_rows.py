@@ -14,7 +14,7 @@ from lancedb.index import BTree
 
 from agenthood.formats import INDEX_VERSION_KEY
 from agenthood.stores.filters import AllOf, AtLeast, Equals, Not, StartsWith, where
-from agenthood.stores.lance import LanceStore
+from agenthood.stores.lance.store import LanceStore
 from stores.backends import CREATED, SHARED, TYPED, axis, everything, full, record
 
 if TYPE_CHECKING:

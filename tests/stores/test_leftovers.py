@@ -13,8 +13,8 @@ from uuid import uuid4
 import lancedb
 import pyarrow as pa
 
-from agenthood.stores.lance import LanceStore
-from agenthood.stores.lance_leftovers import GRACE, remove_unnamed
+from agenthood.stores.lance.leftovers import GRACE, remove_unnamed
+from agenthood.stores.lance.store import LanceStore
 from agenthood.stores.lock import StoreLock
 from stores.backends import SHARED, TYPED, Backend, everything, fields, full, record, unit
 from stores.files import left

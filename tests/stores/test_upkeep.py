@@ -10,8 +10,8 @@ import numpy as np
 from lancedb.index import IvfFlat
 
 from agenthood.stores.base import Collection
-from agenthood.stores.lance import LanceStore
-from agenthood.stores.lance_upkeep import COMMITS_BETWEEN_CHECKS, MOST_FRAGMENTS
+from agenthood.stores.lance.store import LanceStore
+from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, MOST_FRAGMENTS
 from stores.backends import SHARED, TYPED, everything, fields, full, record, unit
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from agenthood.stores.lance_index import rebuild
-from agenthood.stores.lance_leftovers import GRACE, remove_unnamed
-from agenthood.stores.lance_sql import one_of
-from agenthood.stores.lance_upkeep import optimize
-from agenthood.stores.lance_writes import chunks, delete_ids, delete_rows, superseded
+from agenthood.stores.lance.index import rebuild
+from agenthood.stores.lance.leftovers import GRACE, remove_unnamed
+from agenthood.stores.lance.sql import one_of
+from agenthood.stores.lance.upkeep import optimize
+from agenthood.stores.lance.writes import chunks, delete_ids, delete_rows, superseded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lancedb.table import AsyncTable
 
     from agenthood.stores.base import Collection
-    from agenthood.stores.lance_index import IndexRules
+    from agenthood.stores.lance.index import IndexRules
 
 _UNCHANGED = " AND ".join(
     f"(target.{name} = source.{name} OR (target.{name} IS NULL AND source.{name} IS NULL))"

@@ -13,9 +13,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agenthood.errors import AgenthoodError, StoreError
-from agenthood.stores.lance_errors import is_stale, translated
-from agenthood.stores.lance_index import create_scalar_indices, has_indices
-from agenthood.stores.lance_rows import collection_of, schema_of
+from agenthood.stores.lance.errors import is_stale, translated
+from agenthood.stores.lance.index import create_scalar_indices, has_indices
+from agenthood.stores.lance.rows import collection_of, schema_of
 from agenthood.stores.lock import StoreLock
 
 if TYPE_CHECKING:

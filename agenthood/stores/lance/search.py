@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agenthood.stores.base import Collection, Hit, Vector, VectorField
-from agenthood.stores.lance_rows import TEXT_COLUMNS, to_records
+from agenthood.stores.lance.rows import TEXT_COLUMNS, to_records
 
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable

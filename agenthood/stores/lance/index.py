@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agenthood.stores.base import TYPED_FIELDS, Collection
-from agenthood.stores.lance_errors import is_conflict
+from agenthood.stores.lance.errors import is_conflict
 
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable

@@ -8,16 +8,16 @@ from contextvars import Context
 from typing import TYPE_CHECKING
 
 from agenthood.errors import StoreError
-from agenthood.stores.lance_errors import translated
-from agenthood.stores.lance_index import keep_indexed
-from agenthood.stores.lance_upkeep import COMMITS_BETWEEN_CHECKS, compact_if_fragmented
+from agenthood.stores.lance.errors import translated
+from agenthood.stores.lance.index import keep_indexed
+from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, compact_if_fragmented
 
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable
 
     from agenthood.stores.base import Collection
-    from agenthood.stores.lance_index import IndexRules
-    from agenthood.stores.lance_tables import LanceTables
+    from agenthood.stores.lance.index import IndexRules
+    from agenthood.stores.lance.tables import LanceTables
 
 _log = logging.getLogger("agenthood")
 

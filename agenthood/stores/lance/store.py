@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import AgenthoodError
 from agenthood.formats import unstorable_reason
-from agenthood.stores import lance_reads as reads
-from agenthood.stores import lance_upkeep as upkeep
 from agenthood.stores.base import (
     LEXICAL_DIMENSION,
     SHARED,
@@ -26,15 +24,16 @@ from agenthood.stores.base import (
     Vector,
     VectorField,
 )
-from agenthood.stores.lance_background import BackgroundUpkeep
-from agenthood.stores.lance_errors import is_stale, translated
-from agenthood.stores.lance_index import DEFAULT_RULES, IndexRules
-from agenthood.stores.lance_purge import purge
-from agenthood.stores.lance_rows import newest, to_table
-from agenthood.stores.lance_search import columns_of, search
-from agenthood.stores.lance_sql import compile_filter, one_of, only_ids
-from agenthood.stores.lance_tables import ATTEMPTS, LanceTables
-from agenthood.stores.lance_writes import Superseded, chunks, delete_ids, merge
+from agenthood.stores.lance import reads, upkeep
+from agenthood.stores.lance.background import BackgroundUpkeep
+from agenthood.stores.lance.errors import is_stale, translated
+from agenthood.stores.lance.index import DEFAULT_RULES, IndexRules
+from agenthood.stores.lance.purge import purge
+from agenthood.stores.lance.rows import newest, to_table
+from agenthood.stores.lance.search import columns_of, search
+from agenthood.stores.lance.sql import compile_filter, one_of, only_ids
+from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
+from agenthood.stores.lance.writes import Superseded, chunks, delete_ids, merge
 from agenthood.stores.validation import check_queries, partition, storable_ids
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import warnings
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from agenthood.stores.lance_errors import is_conflict
-from agenthood.stores.lance_index import keep_indexed
+from agenthood.stores.lance.errors import is_conflict
+from agenthood.stores.lance.index import keep_indexed
 
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable
 
     from agenthood.stores.base import Collection
-    from agenthood.stores.lance_index import IndexRules
+    from agenthood.stores.lance.index import IndexRules
 
 COMMITS_BETWEEN_CHECKS = 8
 # Compaction rewrites the table, so a large one may have more fragments before that is worth while.

@@ -8,7 +8,7 @@ import numpy as np
 
 from agenthood.formats import loads_object
 from agenthood.stores.base import TYPED_FIELDS, Matrix
-from agenthood.stores.lance_rows import matrix_of, to_records
+from agenthood.stores.lance.rows import matrix_of, to_records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agenthood.stores.lance_sql import one_of
+from agenthood.stores.lance.sql import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

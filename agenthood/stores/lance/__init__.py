@@ -1,0 +1,1 @@
+"""The LanceDB backend: embedded, one directory, shared with the TypeScript program."""
