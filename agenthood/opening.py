@@ -182,7 +182,7 @@ class OpenStore:
         return self
 
     async def _open(self, store: VectorStore, space: ActiveSpace, settings: Settings) -> Parts:
-        shared = await store.ensure_collection(SHARED)
+        shared = await store.find(SHARED) or SHARED
         await space.load_calibration()
         await _verify(space)
         index = EmbeddingIndex(store, space.space, shared=shared, calibration=space.calibration)

@@ -21,6 +21,8 @@ SHARED_DIMENSION = 1536
 LEXICAL_DIMENSION = 256
 TYPED_FIELDS = ("kind", "member", "skill")
 """Metadata keys that tables of our own keep as columns, to filter on."""
+SCOPE_FIELDS = ("tenant_id", "project", "agent_id")
+"""Metadata keys that scoped tables keep as columns: who may see a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,20 @@ class Collection:
         dimension: length of `vector`.
         typed: True for a table of our own, which keeps `TYPED_FIELDS` and `terms` as columns.
         lexical: True if records also carry a lexical vector of `LEXICAL_DIMENSION`.
+        scoped: True if records of many scopes share it: `SCOPE_FIELDS` are columns with an index, and a tenant's
+            records are found among everyone's without reading theirs.
     """
 
     name: str
     dimension: int
     typed: bool = False
     lexical: bool = False
+    scoped: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The metadata keys kept as columns: what a backend indexes for filters."""
+        return (*(TYPED_FIELDS if self.typed else ()), *(SCOPE_FIELDS if self.scoped else ()))
 
 
 SHARED = Collection("vectors", SHARED_DIMENSION)
@@ -72,7 +82,7 @@ class Hit:
     """One record found by `query`.
 
     Attributes:
-        record: the record, with the vectors it has.
+        record: the record, with the vectors it has if they were asked for.
         score: cosine in [-1, 1], higher is closer.
     """
 
@@ -123,7 +133,8 @@ class Health:
     Attributes:
         backend: its kind, such as `lancedb`.
         ok: True if it answered and could be written to.
-        detail: name -> value: path or address, version, and per collection rows, fragments, indices.
+        detail: name -> value: `path` or `address` (without a password), `version`, and collection -> its `rows` and
+            what is known of its indices: `indices`, `unindexed_rows`, `quantization`, and `tenants` (tenant -> rows).
         problem: what is wrong and the next step; empty if ok.
     """
 
@@ -138,10 +149,19 @@ class VectorStore(Protocol):
 
     Rules every backend keeps: an upsert is by id and replaces the whole record; a higher score is closer;
     ties are ordered by id; a filter returns exactly what `filters.matches` says; an unknown id is simply
-    absent from the answer; several rows under one id, as other writers leave them, are read as the one with
+    absent from the answer, and so is everything in a collection that does not exist: only `ensure_collection` and
+    `upsert` make one. Several rows under one id, as other writers leave them, are read as the one with
     the newest `created_at`. Every method raises `StoreUnavailableError` if the store cannot be reached and
-    `StoreError` if it refuses.
+    `StoreError` if it refuses; one that is cancelled leaves no thread and no connection behind.
     """
+
+    async def find(self, collection: Collection) -> Collection | None:
+        """The collection as it is, or None if there is none; makes nothing.
+
+        Raises:
+            StoreError: a table of that name cannot serve as `collection`.
+        """
+        ...
 
     async def ensure_collection(self, collection: Collection) -> Collection:
         """Create the collection unless it exists. Safe from several processes at once.
@@ -191,6 +211,7 @@ class VectorStore(Protocol):
         condition: Filter | None = None,
         limit: int = 10,
         unit: bool = False,
+        with_vectors: bool = True,
     ) -> list[list[Hit]]:
         """The nearest records for each query vector, best first, ties by id.
 
@@ -202,6 +223,7 @@ class VectorStore(Protocol):
             limit: how many hits per query; at most 0 gives none.
             unit: promises that the records which match `condition` have vectors of unit length or none, so
                 that an index by distance may serve.
+            with_vectors: whether the records found carry their vectors; without them less is read.
 
         Returns:
             One list of hits per query. Records without a vector are never hits.
@@ -248,7 +270,8 @@ class VectorStore(Protocol):
     async def purge(self, collection: Collection, ids: Sequence[str]) -> int:
         """Remove the records with these ids from the collection and from everything kept on disk.
 
-        Also from old versions and indices: afterwards a search through the store's files finds nothing.
+        Also from old versions and indices: afterwards a search through an embedded store's files finds nothing.
+        Returns how many there were.
         """
         ...
 
@@ -256,10 +279,14 @@ class VectorStore(Protocol):
         """How many records match; duplicates under one id count once each."""
         ...
 
-    def exclusive(self) -> AbstractAsyncContextManager[None]:
-        """Hold the store's write lock: one holder at a time among all processes, tasks and threads.
+    def exclusive(self, scope: str = "") -> AbstractAsyncContextManager[None]:
+        """Hold the write lock of a scope: one holder at a time among all processes, machines, tasks and threads.
 
-        Everything that reads, decides and writes holds it, so that no evidence is lost to a race.
+        Everything that reads, decides and writes holds it, so that no evidence is lost to a race. A task that
+        holds it may enter again, and so may the tasks it started meanwhile; whoever dies gives it back.
+
+        Args:
+            scope: whose records are written; an embedded store has one lock for all.
 
         Raises:
             StoreUnavailableError: it could not be had in time.

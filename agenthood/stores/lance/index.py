@@ -15,11 +15,12 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agenthood.stores.base import TYPED_FIELDS, Collection
 from agenthood.stores.lance.errors import is_conflict
 
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable
+
+    from agenthood.stores.base import Collection
 
 _SHARED_PARTITIONS = 16
 _log = logging.getLogger("agenthood")
@@ -48,18 +49,20 @@ class IndexRules:
 DEFAULT_RULES = IndexRules()
 
 
-async def has_indices(table: AsyncTable) -> bool:
+async def has_indices(table: AsyncTable, collection: Collection) -> bool:
     """Whether all scalar indices of a table of our own are there: a process may be killed while it makes them."""
-    indexed = {column for index in await table.list_indices() for column in index.columns}
-    return indexed >= {*TYPED_FIELDS, "terms"}
+    wanted = {*collection.columns, *(("terms",) if collection.typed else ())}
+    return not wanted or wanted <= {column for one in await table.list_indices() for column in one.columns}
 
 
-async def create_scalar_indices(table: AsyncTable) -> None:
+async def create_scalar_indices(table: AsyncTable, collection: Collection) -> None:
     """Index the filtered columns and the terms of a table of our own; existing indices are rebuilt."""
     from lancedb.index import FTS, Bitmap  # noqa: PLC0415
 
-    for column in TYPED_FIELDS:
+    for column in collection.columns:
         await table.create_index(column, config=Bitmap(), replace=True)
+    if not collection.typed:
+        return
     # The terms are already normalised and separated by spaces, so every analysis step is off.
     plain = FTS(
         base_tokenizer="whitespace",
@@ -93,8 +96,7 @@ async def keep_indexed(table: AsyncTable, collection: Collection, rules: IndexRu
 
 async def rebuild(table: AsyncTable, collection: Collection, rules: IndexRules) -> None:
     """Build every index anew, so that none keeps anything of rows that are gone."""
-    if collection.typed:
-        await create_scalar_indices(table)
+    await create_scalar_indices(table, collection)
     for column in (*_vector_columns(collection), "id"):
         if await table.index_stats(f"{column}_idx") is None:
             continue

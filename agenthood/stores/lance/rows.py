@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agenthood.formats import dumps, loads_object
-from agenthood.stores.base import LEXICAL_DIMENSION, TYPED_FIELDS, Collection, Record, Vector
+from agenthood.stores.base import LEXICAL_DIMENSION, SCOPE_FIELDS, TYPED_FIELDS, Collection, Record, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 
 TEXT_COLUMNS = ("id", "content", "metadata", "created_at")
-_OWN_COLUMNS = {*TEXT_COLUMNS, *TYPED_FIELDS, "terms", "vector", "lexical"}
+_METADATA_COLUMNS = {*TYPED_FIELDS, *SCOPE_FIELDS}
+_OWN_COLUMNS = {*TEXT_COLUMNS, *_METADATA_COLUMNS, "terms", "vector", "lexical"}
 
 
 def schema_of(collection: Collection) -> pa.Schema:
@@ -32,8 +33,8 @@ def schema_of(collection: Collection) -> pa.Schema:
         pa.field("metadata", pa.utf8()),
         pa.field("created_at", pa.utf8()),
     ]
+    fields += [pa.field(name, pa.utf8()) for name in collection.columns]
     if collection.typed:
-        fields += [pa.field(name, pa.utf8()) for name in TYPED_FIELDS]
         fields.append(pa.field("terms", pa.utf8()))
     if collection.lexical:
         fields.append(pa.field("lexical", pa.list_(pa.float32(), LEXICAL_DIMENSION)))
@@ -50,7 +51,11 @@ def collection_of(name: str, schema: pa.Schema) -> Collection | None:
     if not pa.types.is_fixed_size_list(vector) or not pa.types.is_float32(vector.value_type):
         return None
     return Collection(
-        name, vector.list_size, typed="terms" in schema.names, lexical="lexical" in schema.names
+        name,
+        vector.list_size,
+        typed="terms" in schema.names,
+        lexical="lexical" in schema.names,
+        scoped={*SCOPE_FIELDS} <= set(schema.names),
     )
 
 
@@ -62,13 +67,13 @@ def to_table(records: Sequence[Record], schema: pa.Schema) -> pa.Table:
     """
     import pyarrow as pa  # noqa: PLC0415
 
-    typed = "terms" in schema.names
+    ours = bool({"terms", *SCOPE_FIELDS} & set(schema.names))
     columns = []
     known = [field for field in schema if field.name in _OWN_COLUMNS]
     for field in known:
         if pa.types.is_fixed_size_list(field.type):
             vectors = [getattr(record, field.name) for record in records]
-            columns.append(_vector_column(vectors, field.type.list_size, nulls=typed))
+            columns.append(_vector_column(vectors, field.type.list_size, nulls=ours))
         else:
             columns.append(pa.array([_text(record, field.name) for record in records], pa.utf8()))
     return pa.table(columns, schema=pa.schema(known))
@@ -77,7 +82,7 @@ def to_table(records: Sequence[Record], schema: pa.Schema) -> pa.Table:
 def _text(record: Record, column: str) -> str | None:
     if column == "metadata":
         return dumps(dict(record.metadata))
-    if column in TYPED_FIELDS:
+    if column in _METADATA_COLUMNS:
         value = record.metadata.get(column)
         return value if isinstance(value, str) else None
     text: str | None = getattr(record, column)

@@ -12,7 +12,6 @@ import re
 from typing import TYPE_CHECKING
 
 from agenthood.formats import dumps, unstorable_reason
-from agenthood.stores.base import TYPED_FIELDS, Collection
 from agenthood.stores.filters import (
     OWN_FIELDS,
     AllOf,
@@ -27,6 +26,8 @@ from agenthood.stores.filters import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from agenthood.stores.base import Collection
 
 
 _LAST = "\U0010ffff"
@@ -81,7 +82,7 @@ def only_ids(condition: Filter | None) -> bool:
 
 
 def _is_column(field: str, collection: Collection) -> bool:
-    return field in OWN_FIELDS or (collection.typed and field in TYPED_FIELDS)
+    return field in OWN_FIELDS or field in collection.columns
 
 
 def _equals(field: str, value: str, collection: Collection) -> str:

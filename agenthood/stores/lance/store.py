@@ -1,6 +1,6 @@
 """The LanceDB backend: embedded, one directory, shared with the TypeScript program.
 
-LanceDB's traps, all measured on 0.40, are handled in the `lance_*` modules beside: two concurrent upserts of a new
+LanceDB's traps, all measured on 0.40, are handled in the modules beside: two concurrent upserts of a new
 id both insert unless `id` is declared the primary key *and* the merge skips the scalar index; `_distance` changes
 scale with the state of the index, so cosines are computed from the vectors themselves; a handle does not see other
 processes' commits unless its read consistency interval is zero; every small write adds a fragment.
@@ -9,6 +9,8 @@ processes' commits unless its read consistency interval is zero; every small wri
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from agenthood.errors import AgenthoodError
 from agenthood.formats import unstorable_reason
@@ -30,7 +32,7 @@ from agenthood.stores.lance.errors import is_stale, translated
 from agenthood.stores.lance.index import DEFAULT_RULES, IndexRules
 from agenthood.stores.lance.purge import purge
 from agenthood.stores.lance.rows import newest, to_table
-from agenthood.stores.lance.search import columns_of, search
+from agenthood.stores.lance.search import Asked, columns_of, search
 from agenthood.stores.lance.sql import compile_filter, one_of, only_ids
 from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
 from agenthood.stores.lance.writes import Superseded, chunks, delete_ids, merge
@@ -67,6 +69,10 @@ class LanceStore:
 
     # -- collections ------------------------------------------------------------------------------------
 
+    async def find(self, collection: Collection) -> Collection | None:
+        """See `VectorStore.find`."""
+        return await self._tables.find(collection)
+
     async def ensure_collection(self, collection: Collection) -> Collection:
         """See `VectorStore.ensure_collection`."""
         return await self._tables.ensure(collection)
@@ -81,7 +87,7 @@ class LanceStore:
 
     # -- writing ----------------------------------------------------------------------------------------
 
-    def exclusive(self) -> AbstractAsyncContextManager[None]:
+    def exclusive(self, scope: str = "") -> AbstractAsyncContextManager[None]:  # noqa: ARG002  one lock for all
         """See `VectorStore.exclusive`."""
         return self._tables.exclusive()
 
@@ -106,6 +112,8 @@ class LanceStore:
     async def delete(self, collection: Collection, ids: Sequence[str]) -> int:
         """See `VectorStore.delete`."""
         doomed = storable_ids(ids)
+        if await self.find(collection) is None:
+            return 0
         async with self.exclusive():
             return await self._tables.run(
                 "deleting from", collection, lambda table: delete_ids(table, doomed)
@@ -113,7 +121,9 @@ class LanceStore:
 
     async def purge(self, collection: Collection, ids: Sequence[str]) -> int:
         """See `VectorStore.purge`."""
-        collection = await self.ensure_collection(collection)
+        if (found := await self.find(collection)) is None:
+            return 0
+        collection = found
         table, doomed = await self._tables.open(collection), storable_ids(ids)
         # Nobody of ours is writing then, neither rows nor indices.
         folder = self._tables.folder(collection)
@@ -127,7 +137,9 @@ class LanceStore:
         self, collection: Collection, ids: Sequence[str], *, vectors: bool = False
     ) -> dict[str, Record]:
         """See `VectorStore.get`."""
-        collection = await self.ensure_collection(collection)
+        if (there := await self.find(collection)) is None:
+            return {}
+        collection = there
         columns = columns_of(collection, vectors=vectors)
         found: list[Record] = []
         for part in chunks(storable_ids(ids)):
@@ -143,7 +155,9 @@ class LanceStore:
         self, collection: Collection, *, condition: Filter | None = None, vectors: bool = False
     ) -> AsyncIterator[list[Record]]:
         """See `VectorStore.scan`."""
-        collection = await self.ensure_collection(collection)
+        if (there := await self.find(collection)) is None:
+            return
+        collection = there
         columns = columns_of(collection, vectors=vectors)
         given: set[str] = set()
         with translated(f"scanning {collection.name!r} in {str(self.path)!r}"):
@@ -163,7 +177,9 @@ class LanceStore:
 
     async def ids(self, collection: Collection, *, condition: Filter | None = None) -> set[str]:
         """See `VectorStore.ids`."""
-        collection = await self.ensure_collection(collection)
+        if (there := await self.find(collection)) is None:
+            return set()
+        collection = there
 
         async def read(table: AsyncTable) -> set[str]:
             if only_ids(condition):  # true or false for all rows of an id alike
@@ -174,7 +190,9 @@ class LanceStore:
 
     async def count(self, collection: Collection, condition: Filter | None = None) -> int:
         """See `VectorStore.count`."""
-        collection = await self.ensure_collection(collection)
+        if (there := await self.find(collection)) is None:
+            return 0
+        collection = there
 
         async def read(table: AsyncTable) -> int:
             return await table.count_rows(await self._selection(collection, table, condition))
@@ -190,18 +208,19 @@ class LanceStore:
         condition: Filter | None = None,
         limit: int = 10,
         unit: bool = False,
+        with_vectors: bool = True,
     ) -> list[list[Hit]]:
         """See `VectorStore.query`."""
-        collection = await self.ensure_collection(collection)
+        there = await self.find(collection)
+        collection = there or collection
         queries = check_queries(vectors, LEXICAL_DIMENSION if field == "lexical" else collection.dimension)
-        if limit <= 0 or not len(queries):
+        if there is None or limit <= 0 or not len(queries):
             return [[] for _ in queries]
 
         async def read(table: AsyncTable) -> list[list[Hit]]:
             selected = await self._selection(collection, table, condition)
-            return await search(
-                table, collection, queries, field=field, condition=selected, limit=limit, unit=unit
-            )
+            asked = Asked(field, selected, limit, unit=unit, with_vectors=with_vectors)
+            return await search(table, collection, queries, asked)
 
         return await self._tables.run("searching", collection, read)
 
@@ -209,7 +228,10 @@ class LanceStore:
         self, collection: Collection, *, field: VectorField = "vector", condition: Filter | None = None
     ) -> Matrix:
         """See `VectorStore.matrix`."""
-        collection = await self.ensure_collection(collection)
+        if (there := await self.find(collection)) is None:
+            width = LEXICAL_DIMENSION if field == "lexical" else collection.dimension
+            return Matrix([], np.zeros((0, width), dtype=np.float32), [])
+        collection = there
 
         async def read(table: AsyncTable) -> Matrix:
             selected = await self._selection(collection, table, condition)
@@ -226,7 +248,9 @@ class LanceStore:
         limit: int = 500,
     ) -> list[Record]:
         """See `VectorStore.search_terms`."""
-        collection = await self.ensure_collection(collection)
+        if (there := await self.find(collection)) is None:
+            return []
+        collection = there
         compiled = compile_filter(condition, collection) if condition else None
         wanted = [term for term in dict.fromkeys(terms) if unstorable_reason(term) is None]
         if limit <= 0 or not wanted:
@@ -250,6 +274,8 @@ class LanceStore:
 
     async def maintain(self, collection: Collection) -> dict[str, Any]:
         """See `VectorStore.maintain`."""
+        if await self.find(collection) is None:
+            return {"rows": 0}
         table = await self._tables.open(collection)
         async with self.exclusive(), self._tables.indexing():
             with translated(f"maintaining {collection.name!r}"):

@@ -81,6 +81,19 @@ class LanceTables:
 
     # -- tables -----------------------------------------------------------------------------------------
 
+    async def find(self, collection: Collection) -> Collection | None:
+        """The table as it is, or None: see `VectorStore.find`."""
+        if (known := self._shapes.get(collection.name)) is not None:
+            return _fitting(collection, known)
+        with translated(f"opening {collection.name!r} in {str(self.path)!r}"):
+            try:
+                self.folder(collection).stat()
+            except FileNotFoundError:  # known without loading LanceDB
+                return None
+            if (table := await self._open(collection.name)) is None:
+                return None
+            return _fitting(collection, collection_of(collection.name, await table.schema()))
+
     async def ensure(self, collection: Collection) -> Collection:
         """Create and complete the table unless it is there: see `VectorStore.ensure_collection`."""
         if (known := self._shapes.get(collection.name)) is not None:
@@ -193,11 +206,11 @@ class LanceTables:
                 await table.checkout_latest()
                 if not (await table.schema()).field("id").metadata:
                     await table.set_unenforced_primary_key("id")  # Node honours it too
-        if collection.typed and not await has_indices(table):
+        if not await has_indices(table, collection):
             async with self._making():
                 await table.checkout_latest()
-                if not await has_indices(table):
-                    await create_scalar_indices(table)
+                if not await has_indices(table, collection):
+                    await create_scalar_indices(table, collection)
 
 
 def _import_lancedb() -> Any:  # noqa: ANN401  a module

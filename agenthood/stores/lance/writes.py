@@ -71,7 +71,7 @@ class Superseded:
 
     async def left_out(self, collection: Collection, table: AsyncTable) -> str | None:
         """The SQL condition that leaves these rows out, or None if there are none."""
-        if collection.typed:  # nobody else writes there
+        if collection.typed or collection.scoped:  # nobody else writes there
             return None
         version = await table.version()
         known, old = self._known.get(collection.name, (-1, ""))
