@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from agenthood.stores.base import Hit, Vector
+
+Scores: TypeAlias = npt.NDArray[np.float64]
 
 SCORE_DIGITS = 6
 """Scores that agree to so many digits count as a tie: float32 carries no more."""
@@ -15,18 +18,22 @@ TIE_MARGIN = 8
 """Extra hits to read beyond a limit, so that ties at the cut are ordered by id and not by chance."""
 
 
-def cosine(vector: Vector | None, query: Vector) -> float | None:
-    """The cosine in [-1, 1] of two float (d,) vectors, computed in float64.
+def cosines(vectors: Vector, queries: Vector) -> Scores:
+    """The cosine of each vector with the query in the same row, computed in float64.
+
+    Args:
+        vectors: float (n, d).
+        queries: float (n, d).
 
     Returns:
-        None where there is no vector, or none that can be compared: another program may have left NaN or zeros.
+        float64 (n,) in [-1, 1]; NaN where there is none: another program may have left zeros, NaN or infinity.
     """
-    if vector is None:
-        return None
-    exact, wanted = vector.astype(np.float64), query.astype(np.float64)
-    lengths = np.linalg.norm(exact) * np.linalg.norm(wanted)
-    found = float(exact @ wanted / lengths) if lengths > 0 else np.nan
-    return max(-1.0, min(1.0, found)) if np.isfinite(found) else None
+    exact, wanted = vectors.astype(np.float64), queries.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        lengths = np.linalg.norm(exact, axis=1) * np.linalg.norm(wanted, axis=1)
+        found: Scores = np.clip(np.einsum("ij,ij->i", exact, wanted) / lengths, -1.0, 1.0)
+    found[~np.isfinite(exact).all(axis=1)] = np.nan
+    return found
 
 
 def best_first(hit: Hit) -> tuple[float, str]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agenthood.stores.base import Collection, Hit, Vector, VectorField
-from agenthood.stores.lance.rows import TEXT_COLUMNS, to_records
-from agenthood.stores.scoring import TIE_MARGIN, apart, best_first, cosine
+from agenthood.stores.lance.rows import TEXT_COLUMNS, matrix_of, to_records
+from agenthood.stores.scoring import TIE_MARGIN, apart, best_first, cosines
 
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _GROWTH = 4
 # All partitions up to 800,000 rows; at a million 100 probes find what brute force finds.
 _PROBES = 100
-_REFINE = 5
+_REFINE = 3
 
 
 def columns_of(collection: Collection, *, vectors: bool) -> list[str]:
@@ -64,7 +64,7 @@ async def _nearest(
         .nearest_to(list(queries))
         .column(asked.field)
         .distance_type(distance)
-        .refine_factor(_REFINE)
+        .refine_factor(_REFINE if collection.typed else 1)  # what the shared table's index holds is exact
         .maximum_nprobes(0)  # a selective filter would else leave too few rows
         .minimum_nprobes(_PROBES)
         # The vector searched by is needed in any case: scores are computed from it.
@@ -81,19 +81,22 @@ def _ranked(
     fetched: int,
 ) -> tuple[list[list[Hit]], bool]:
     """Hits per query, best first, ties by id; and whether none that belongs above the cut was left unread."""
-    records = to_records(found)
     many = "query_index" in found.column_names
-    positions = found["query_index"].to_pylist() if many else [0] * len(records)
-    read = np.bincount(np.asarray(positions, dtype=np.int64), minlength=len(queries))
+    positions = found["query_index"].to_numpy() if many else np.zeros(found.num_rows, dtype=np.int64)
+    read = np.bincount(positions, minlength=len(queries))
+    scores = cosines(matrix_of(found[asked.field]), queries[positions])
+    # Another program may have left NaN or infinity, and the shared table has zeros where there is no vector.
+    usable = np.flatnonzero(np.isfinite(scores))
+    records = to_records(found.take(usable) if len(usable) < found.num_rows else found)
     hits: list[dict[str, Hit]] = [{} for _ in queries]
-    for position, record in zip(positions, records, strict=True):
-        score = cosine(record.lexical if asked.field == "lexical" else record.vector, queries[position])
-        if score is not None:
-            _keep_newest(hits[position], Hit(record, score))
+    for position, record, score in zip(
+        positions[usable].tolist(), records, scores[usable].tolist(), strict=True
+    ):
+        _keep_newest(hits[position], Hit(record, score))
     rows = [sorted(row.values(), key=best_first) for row in hits]
     return rows, all(
         count < fetched or (len(row) > asked.limit and apart(row[asked.limit - 1], row[-1]))
-        for row, count in zip(rows, read, strict=True)
+        for row, count in zip(rows, read.tolist(), strict=True)
     )
 
 

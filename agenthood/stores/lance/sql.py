@@ -89,7 +89,8 @@ def _equals(field: str, value: str, collection: Collection) -> str:
     if _is_column(field, collection):
         return one_of(field, [value])
     pair = f"{dumps(field)}:{dumps(value)}"
-    return f"(contains(metadata, {literal('{' + pair)}) OR contains(metadata, {literal(',' + pair)}))"
+    # As the first key it is looked for at the start only: `contains` reads all of every row.
+    return f"(contains(metadata, {literal(',' + pair)}) OR {_starts_with('metadata', '{' + pair)})"
 
 
 def _starts_with(column: str, prefix: str) -> str:
