@@ -18,10 +18,9 @@ _log = logging.getLogger("agenthood")
 
 async def drop_other_spaces(store: VectorStore, index: EmbeddingIndex) -> None:
     """Remove the pattern tables of all spaces but that of `index`."""
-    kept = {index.main.name, index.words.name}
     for collection in await store.collections():
         name = collection.name
-        if collection.typed and name.startswith("patterns_") and name not in kept:
+        if collection.typed and name.startswith("patterns_") and name != index.main.name:
             await store.drop_collection(name)
 
 

@@ -25,7 +25,7 @@ from agenthood.formats import pattern_text, utc_now
 from agenthood.learning.lessons import lesson_id, lesson_record
 from agenthood.learning.patterns import IndexEntry
 from agenthood.learning.rules import new_lesson
-from agenthood.stores.base import SHARED_DIMENSION
+from agenthood.stores.base import SHARED, SHARED_DIMENSION
 
 HEADING = ("one look-up, 10 best", "p50 ms", "p95 ms", "recall@10", "raw LanceDB's p50 over this")
 BATCH = 10_000
@@ -126,7 +126,7 @@ async def fill(case: Case, points: data.Points, texts: Path, store: Path) -> dic
                 with Stopwatch() as made:
                     records = hood.index.rows(entries, points.vectors[rows.start : rows.stop])
                 if case.shared:
-                    records[hood.index.main] += [lesson(one, at) for one in entries]
+                    records[SHARED] += [lesson(one, at) for one in entries]
                 with Stopwatch() as written:
                     for collection, some in records.items():
                         await hood.store.upsert(collection, some)

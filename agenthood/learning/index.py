@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -16,10 +17,8 @@ from agenthood.learning.patterns import (
     PATTERN_TYPE,
     Candidate,
     IndexEntry,
-    as_words,
     collection_for,
     half_cosine,
-    joined,
 )
 from agenthood.learning.rules import MATCH_THRESHOLD, candidate_keys, choose_key
 from agenthood.records import SCORINGS, Kind, PatternMatch, Scoring
@@ -42,8 +41,14 @@ _MOST_HITS = 10_000
 class EmbeddingIndex:
     """Stores patterns and finds similar ones in one embedding space.
 
-    Every pattern also has a lexical vector and keyword terms: in the space's own table, or, since the shared table
-    has room for one vector, in the table of the lexical space beside it.
+    Every pattern has a row with its semantic vector, its lexical vector and its keyword terms in the table of the
+    space. A space with the dimension of the shared table keeps its vectors there too, for the TypeScript program.
+
+    Attributes:
+        space: the embedding space.
+        calibration: its calibration, if known.
+        main: the table of the space, which is searched.
+        mirror: the shared table, if the patterns are kept there too.
     """
 
     def __init__(
@@ -57,11 +62,14 @@ class EmbeddingIndex:
         """Args: the `store`, the `space`, the `shared` table as it is, and the space's `calibration` if known."""
         self.space = space
         self.calibration = calibration
-        self.main = collection_for(space, shared)
-        self.words = self.main if self.main.typed else collection_for(LEXICAL_SPACE)
-        self._words_field: VectorField = "lexical" if self.words.lexical else "vector"
-        self._lexical_only = self.main is self.words and not self.words.lexical
+        self.main = collection_for(space)
+        self.mirror = shared if space.dimension == shared.dimension else None
+        self._lexical_only = space == LEXICAL_SPACE
         self._store = store
+
+    @property
+    def _words_field(self) -> VectorField:
+        return "vector" if self._lexical_only else "lexical"
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -88,6 +96,8 @@ class EmbeddingIndex:
         async with self._store.exclusive():
             ids = [PATTERN + key for key in candidate_keys(pattern)]
             rows = await self._store.get(self.main, ids)
+            if self.mirror is not None:
+                rows |= await self._store.get(self.mirror, ids)
             taken = {id_.removeprefix(PATTERN): record.content for id_, record in rows.items()}
             key, _ = choose_key(pattern, taken)
             entry = IndexEntry(key, lesson, kind, member, skill, episode, pattern)
@@ -115,15 +125,13 @@ class EmbeddingIndex:
             words = lexical_vectors([entry.text for entry in entries])
         rows: dict[Collection, list[Record]] = {}
         for position, entry in enumerate(entries):
-            word = words[position] if words[position].any() else None
-            vector = None if vectors is None else vectors[position]
-            if self.words is not self.main:
-                row = self._row(entry, str(LEXICAL_SPACE), word, None)
-                rows.setdefault(self.words, []).append(row)
-            if self.words is self.main or vectors is not None:
-                space = "" if vectors is None else str(self.space)
-                vector = vector if vector is not None and vector.any() else None
-                rows.setdefault(self.main, []).append(self._row(entry, space, vector, word))
+            vector = None if vectors is None else _or_none(vectors[position])
+            row = self._row(
+                entry, "" if vectors is None else str(self.space), vector, _or_none(words[position])
+            )
+            rows.setdefault(self.main, []).append(row)
+            if self.mirror is not None and vectors is not None:
+                rows.setdefault(self.mirror, []).append(replace(row, lexical=None, terms=None))
         return rows
 
     def _row(self, entry: IndexEntry, space: str, vector: Vector | None, word: Vector | None) -> Record:
@@ -203,13 +211,16 @@ class EmbeddingIndex:
             raise InvalidInputError(f"scoring {scoring!r:.80} is none of {', '.join(map(repr, SCORINGS))}")
         named = {"kind": kind, "member": member, "skill": skill}
         fields = {name: value for name, value in named.items() if value is not None}
-        condition = self._fitting({"type": PATTERN_TYPE, **fields}) if any_space else self.condition(fields)
+        collection, condition = self.main, self.condition(fields)
+        if any_space:
+            collection, condition = self.mirror or self.main, self.condition({"type": PATTERN_TYPE, **fields})
         hits = await self._store.query(
-            self.main,
+            collection,
             np.atleast_2d(queries),
             condition=condition,
             limit=min(limit, _MOST_HITS),
             unit=not any_space,
+            with_vectors=False,
         )
         found = [self._matches(row, threshold, scoring) for row in hits]
         return found[0] if queries.ndim == 1 else found
@@ -230,12 +241,9 @@ class EmbeddingIndex:
         # For unit vectors the squared distance is 2 - 2 cos.
         return round(2 * cosine - 1 if scoring == "squared_l2" else cosine, 6)
 
-    def condition(self, fields: Mapping[str, str]) -> Filter | None:
-        """The filter for this space's rows whose metadata equal `fields`; None where that is all rows."""
-        # Only rows of the index name a space, so their type need not be looked at, which would cost more than the rest.
-        return self._fitting(fields if self.main.typed else {"space": str(self.space), **fields})
-
-    def _fitting(self, fields: Mapping[str, str]) -> Filter | None:
+    @staticmethod
+    def condition(fields: Mapping[str, str]) -> Filter | None:
+        """The filter for the patterns whose metadata equal `fields`; None where that is all of them."""
         return where(**{name: storable(value) for name, value in fields.items()}) if fields else None
 
     async def candidates(
@@ -250,14 +258,11 @@ class EmbeddingIndex:
             limit: how many by each of the two.
         """
         found: list[dict[str, Record]] = [{} for _ in words]
-        by_words = self._search(self.words, self._words_field, words, self._fitting(fields), limit, found)
-        if semantic is None or self._lexical_only:
-            await by_words
-        else:
-            by_meaning = self._search(self.main, "vector", semantic, self.condition(fields), limit, found)
-            await asyncio.gather(by_meaning, by_words)
-        if self.main is not self.words:
-            await self._complete(found)
+        condition = self.condition(fields)
+        searches = [self._search(self._words_field, words, condition, limit, found)]
+        if semantic is not None and not self._lexical_only:
+            searches.append(self._search("vector", semantic, condition, limit, found))
+        await asyncio.gather(*searches)
         return [
             self._compared(list(rows.values()), None if semantic is None else semantic[n], words[n])
             for n, rows in enumerate(found)
@@ -271,11 +276,10 @@ class EmbeddingIndex:
 
     async def matrix_of_words(self, fields: Mapping[str, str]) -> Matrix:
         """The lexical vectors of the patterns with these fields."""
-        return await self._store.matrix(self.words, field=self._words_field, condition=self._fitting(fields))
+        return await self._store.matrix(self.main, field=self._words_field, condition=self.condition(fields))
 
-    async def _search(  # noqa: PLR0913, PLR0917  one search
+    async def _search(
         self,
-        collection: Collection,
         field: VectorField,
         queries: Vector,
         condition: Filter | None,
@@ -286,27 +290,10 @@ class EmbeddingIndex:
         if not len(usable):
             return
         hits = await self._store.query(
-            collection, queries[usable], field=field, condition=condition, limit=limit, unit=True
+            self.main, queries[usable], field=field, condition=condition, limit=limit, unit=True
         )
         for position, row in zip(usable, hits, strict=True):
-            for hit in row:
-                known = found[position].get(hit.record.id)
-                record = hit.record if collection is self.main else as_words(hit.record)
-                found[position][hit.record.id] = record if known is None else joined(known, record)
-
-    async def _complete(self, found: list[dict[str, Record]]) -> None:
-        """Fetch the half that a candidate found in only one of two tables lacks."""
-        bare = {id_ for rows in found for id_, r in rows.items() if r.vector is None}
-        wordless = {id_ for rows in found for id_, r in rows.items() if r.lexical is None}
-        semantic = await self._store.get(self.main, sorted(bare), vectors=True) if bare else {}
-        words = await self._store.get(self.words, sorted(wordless), vectors=True) if wordless else {}
-        ours = {id_: r for id_, r in semantic.items() if r.metadata.get("space") == str(self.space)}
-        for rows in found:
-            for id_, record in rows.items():
-                if record.vector is None and id_ in ours:
-                    rows[id_] = joined(ours[id_], record)
-                elif record.lexical is None and id_ in words:
-                    rows[id_] = joined(record, as_words(words[id_]))
+            found[position].update((hit.record.id, hit.record) for hit in row)
 
     def _compared(self, records: list[Record], semantic: Vector | None, words: Vector) -> list[Candidate]:
         return [
@@ -328,28 +315,42 @@ class EmbeddingIndex:
         """
         if not ids:
             return []
-        rows = await self._store.get(self.words, ids, vectors=True)
-        found = [rows if self.main is self.words else {id_: as_words(row) for id_, row in rows.items()}]
-        if self.main is not self.words:
-            await self._complete(found)
-        return self._compared(list(found[0].values()), None if semantic is None else semantic[0], words)
+        rows = await self._store.get(self.main, ids, vectors=True)
+        return self._compared(list(rows.values()), None if semantic is None else semantic[0], words)
 
     async def search_terms(
         self, words: Sequence[str], *, fields: Mapping[str, str], limit: int
     ) -> list[Record]:
         """The rows of the patterns that hold at least one of the terms; at `limit`, the best by keyword."""
-        return await self._store.search_terms(self.words, words, condition=self._fitting(fields), limit=limit)
+        return await self._store.search_terms(self.main, words, condition=self.condition(fields), limit=limit)
 
     async def count(self, fields: Mapping[str, str]) -> int:
         """How many patterns have these metadata."""
-        return await self._store.count(self.words, self._fitting(fields))
+        return await self._store.count(self.main, self.condition(fields))
 
     async def present(self) -> dict[str, str]:
-        """Pattern row id -> pattern text of every row that carries this space."""
-        return await self._texts(self.main, str(self.space))
-
-    async def _texts(self, collection: Collection, space: str) -> dict[str, str]:
+        """Pattern row id -> pattern text of every pattern that has its vectors."""
         found: dict[str, str] = {}
-        async for batch in self._store.scan(collection, condition=where(type=PATTERN_TYPE, space=space)):
+        condition = where(type=PATTERN_TYPE, space=str(self.space))
+        async for batch in self._store.scan(self.main, condition=condition):
             found.update((record.id, record.content) for record in batch)
         return found
+
+    async def mirrored(self, entries: Sequence[IndexEntry]) -> dict[int, Vector]:
+        """The vectors that the shared table holds already: position in `entries` -> float32 (dimension,)."""
+        if self.mirror is None:
+            return {}
+        ids = [PATTERN + storable(entry.key) for entry in entries]
+        rows = await self._store.get(self.mirror, ids, vectors=True)
+        return {
+            n: row.vector
+            for n, (id_, entry) in enumerate(zip(ids, entries, strict=True))
+            if (row := rows.get(id_)) is not None
+            and row.vector is not None
+            and row.content == storable(entry.pattern)
+            and row.metadata.get("space") == str(self.space)
+        }
+
+
+def _or_none(vector: Vector) -> Vector | None:
+    return vector if vector.any() else None

@@ -81,7 +81,7 @@ async def _compared(
             found[position][id_] = (cosine, 0.0)
     for position, id_, cosine in _pairs(by_words, words, positions, lowest.words):
         found[position][id_] = (found[position].get(id_, (-1.0, 0.0))[0], cosine)
-    rows = await store.get(index.words, sorted({id_ for some in found for id_ in some}))
+    rows = await store.get(index.main, sorted({id_ for some in found for id_ in some}))
     return [
         [Candidate(rows[id_], *cosines) for id_, cosines in some.items() if id_ in rows] for some in found
     ]

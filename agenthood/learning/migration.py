@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from agenthood.errors import AgenthoodError, EmbeddingError
 from agenthood.formats import (
     INDEX_CURRENT_VERSION,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
-    from agenthood.stores.base import VectorStore
+    from agenthood.stores.base import Vector, VectorStore
 
 # Small first, so that a slow embedder gets something done within a bounded start; then larger, for fewer commits.
 _FIRST_BATCH = 16
@@ -197,7 +199,7 @@ class _Run:
         async with asyncio.timeout(
             None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
         ):
-            vectors = await self._space.embed([entry.text for entry in entries])
+            vectors = await self._vectors(entries)
         self._index.calibration = self._space.calibration
         async with self._store.exclusive():
             if first:
@@ -212,9 +214,19 @@ class _Run:
         remaining = self.report.remaining - len(entries)
         self.report = replace(self.report, embedded=done, remaining=remaining, complete=remaining == 0)
 
+    async def _vectors(self, entries: list[IndexEntry]) -> Vector:
+        """Those of the shared table where it holds them in this space already, else new ones."""
+        vectors = np.zeros((len(entries), self._space.space.dimension), dtype=np.float32)
+        known = await self._index.mirrored(entries)
+        for position, vector in known.items():
+            vectors[position] = vector
+        if missing := [n for n in range(len(entries)) if n not in known]:
+            vectors[missing] = await self._space.embed([entries[n].text for n in missing])
+        return vectors
+
     async def _index_words(self, entries: list[IndexEntry]) -> None:
         """Let the lessons that cannot be embedded now be found by their words until they are."""
-        known = await self._store.ids(self._index.words)
+        known = await self._store.ids(self._index.main)
         unknown = [entry for entry in entries if PATTERN + storable(entry.key) not in known]
         for start in range(0, len(unknown), _LARGEST_BATCH):
             part = unknown[start : start + _LARGEST_BATCH]

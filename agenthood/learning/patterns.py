@@ -90,14 +90,8 @@ class Candidate:
         return float(match_score(self.semantic, self.lexical, calibration))
 
 
-def collection_for(space: EmbeddingSpace, shared: Collection = SHARED) -> Collection:
-    """The collection that holds the patterns of `space`.
-
-    A space with the shared table's dimension keeps them there, where the TypeScript program sees them; any
-    other has a table of its own, named after it.
-    """
-    if space.dimension == shared.dimension:
-        return shared
+def collection_for(space: EmbeddingSpace) -> Collection:
+    """The collection that holds the patterns of `space`, named after it."""
     slug = re.sub(r"[^a-z0-9]+", "_", f"{space.backend}_{space.model}".lower()).strip("_")[:40]
     digest = sha256(str(space).encode()).hexdigest()[:10]
     name = f"patterns_{slug}_{space.dimension}_{digest}"
@@ -108,26 +102,6 @@ async def still_there(store: VectorStore, entries: Sequence[IndexEntry]) -> list
     """The positions of the entries whose lesson was not forgotten while they were embedded."""
     rows = await store.get(SHARED, [entry.lesson for entry in entries if entry.lesson is not None])
     return [n for n, entry in enumerate(entries) if entry.lesson is None or entry.lesson in rows]
-
-
-def as_words(record: Record) -> Record:
-    """A row of the lexical table as the lexical half of a row."""
-    return Record(
-        record.id, record.content, record.metadata, record.created_at, None, record.vector, record.terms
-    )
-
-
-def joined(first: Record, second: Record) -> Record:
-    """One record with the vectors and terms of both halves, otherwise the first."""
-    return Record(
-        first.id,
-        first.content,
-        first.metadata,
-        first.created_at,
-        first.vector if first.vector is not None else second.vector,
-        first.lexical if first.lexical is not None else second.lexical,
-        first.terms or second.terms,
-    )
 
 
 def half_cosine(stored: Vector | None, query: Vector) -> float | None:

@@ -60,7 +60,7 @@ async def test_every_index_that_ever_held_it_is_cleaned(tmp_path: Path) -> None:
         async with opened(tmp_path, embedder) as hood:
             await hood.learn_many([good(SECRET), good(KEPT)])
     async with opened(tmp_path, small(revision="2")) as hood:
-        assert len(await hood.store.collections()) == 4
+        assert len(await hood.store.collections()) == 5
         await hood.forget(next(one.id for one in await hood.lessons() if one.text == SECRET), episodes=True)
         assert files_with(tmp_path, WORD) == []
     for embedder in (small(), HashedEmbedder(), "lexical"):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,7 @@ def _start_and_kill(folder: Path, dimension: int) -> None:
 async def _index(hood: AsyncHood) -> list[tuple[str, str, Any]]:
     rows = [
         (record.id, record.content, sorted(record.metadata.items()))
-        for collection in {hood.index.main, hood.index.words}
+        for collection in {hood.index.main, SHARED}
         async for batch in hood.store.scan(collection)
         for record in batch
         if record.id.startswith("pattern:")
@@ -319,8 +320,25 @@ async def test_a_changed_model_gets_a_collection_of_its_own(tmp_path: Path) -> N
         report = await hood.migrate(drop_old=True)
         assert report.complete
         left = {collection.name for collection in await hood.store.collections()}
-        assert left == {"vectors", hood.index.words.name}
+        assert left == {"vectors", hood.index.main.name}
         assert len(await hood.recall("sped up the cache", limit=1)) == 1
+
+
+async def test_vectors_that_the_shared_table_holds_are_not_made_again(tmp_path: Path) -> None:
+    """A table of a 1536-dimensional space that was lost is filled from there, but for what was changed there."""
+    texts = ["fixed the login", "sped up the cache", "wrote the release notes"]
+    async with opened(tmp_path, HashedEmbedder()) as hood:
+        receipts = await hood.learn_many([good(text) for text in texts])
+        await hood.store.drop_collection(hood.index.main.name)
+        id_ = "pattern:" + (receipts[0].id or "").removeprefix("ltm:learnings/")
+        row = (await hood.store.get(SHARED, [id_]))[id_]
+        await hood.store.upsert(SHARED, [replace(row, metadata={"type": "learned_pattern"})])
+    embedder = HashedEmbedder()
+    async with opened(tmp_path, embedder) as hood:
+        assert embedder.texts_embedded == 1 + 1  # the canary, and the one that another program wrote
+        for text in texts:
+            (found,) = await hood.index.find_similar(await embedder.embed([text], role="document"), 0.99, 1)
+            assert [match.pattern for match in found] == [f"learned:dev:test:{text}"]
 
 
 async def test_nothing_is_dropped_while_something_is_missing(tmp_path: Path) -> None:
