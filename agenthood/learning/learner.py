@@ -19,6 +19,7 @@ from agenthood.learning.intake import Intake, Lasting, take_in
 from agenthood.learning.lessons import lesson_of_row, lesson_record
 from agenthood.learning.matching import matches
 from agenthood.learning.placing import look_up
+from agenthood.learning.reading import GatheredReads
 from agenthood.learning.tally import Tally, read_tally
 from agenthood.memory.residual import BRIEF_LOCK_SECONDS, MAX_SIGNAL_CHARACTERS
 from agenthood.records import EvalResult, LearnerStatus, Receipt
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.memory.residual import ResidualMemory
-    from agenthood.stores.base import Vector, VectorStore
+    from agenthood.stores.base import VectorStore
 
 BATCH_SIZE = 2_000
 _log = logging.getLogger("agenthood")
@@ -104,7 +105,7 @@ class EpisodeLearner:
 
     async def get_status(self) -> LearnerStatus:
         """Counts per band and member, the last update, and whether confidence rises or falls."""
-        return (await read_tally(self._store)).status()
+        return (await read_tally(GatheredReads(self._store, SHARED))).status()
 
     # -- one batch --------------------------------------------------------------------------------------
 
@@ -128,10 +129,15 @@ class EpisodeLearner:
         lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
         embedded = await self._embed([intake.episode for intake in lasting])
         async with self._store.exclusive():
-            now = self._clock()
-            known, tally, ids = await asyncio.gather(
-                self._look_up(lasting, embedded), read_tally(self._store), self._episode_ids(intakes, now)
+            now, reads = self._clock(), GatheredReads(self._store, SHARED)
+            known = Known(candidates=[[] for _ in lasting])
+            _, _, tally, ids = await asyncio.gather(
+                look_up(reads, known, [intake.pattern for intake in lasting]),
+                self._search(known, lasting, embedded),
+                read_tally(reads),
+                self._episode_ids(reads, intakes, now),
             )
+            await self._load(known, reads)
             batch = Batch(known, embedded, self._index, threshold=self._threshold, now=now)
             receipts = [batch.decide(intake, id_) for intake, id_ in zip(intakes, ids, strict=True)]
             news = [one for one, receipt in zip(intakes, receipts, strict=True) if _is_news(one, receipt)]
@@ -161,41 +167,39 @@ class EpisodeLearner:
             self._index.calibration = self._space.calibration
         return Embedded(vectors, words)
 
-    async def _episode_ids(self, intakes: Sequence[Intake], now: datetime) -> list[str]:
+    async def _episode_ids(self, reads: GatheredReads, intakes: Sequence[Intake], now: datetime) -> list[str]:
         """The ids the episodes have or get: a fresh one is like no other of the batch or on the store."""
         named = {n: intake.episode_id for n, intake in enumerate(intakes) if intake.episode_id is not None}
         ids, taken = dict(named), set(named.values())
         while missing := [n for n in range(len(intakes)) if n not in ids]:
             drawn = draw_ids([intakes[n].at or now for n in missing], taken, self._draw_id)
-            stored = await self._store.get(SHARED, drawn)
+            stored = await reads.get(drawn)
             taken.update(drawn)
             ids |= {n: id_ for n, id_ in zip(missing, drawn, strict=True) if id_ not in stored}
         return [ids[n] for n in range(len(intakes))]
 
-    async def _look_up(self, intakes: list[Lasting], embedded: Embedded) -> Known:
-        known = Known(candidates=[[] for _ in intakes])
-        await look_up(self._store, known, [intake.pattern for intake in intakes])
+    async def _search(self, known: Known, intakes: list[Lasting], embedded: Embedded) -> None:
+        """Find the indexed patterns that reach the threshold."""
         if self._index is None or embedded.semantic is None:
-            return known
+            return
+        groups, vectors = [intake.fields for intake in intakes], (embedded.semantic, embedded.words)
         try:
-            await self._search(self._index, intakes, embedded.semantic, embedded.words, known)
+            found = await matches(self._store, self._index, vectors, groups, self._threshold)
         except StoreError as exc:
             _log.warning("matched by exact text only, %d in number: %s", len(intakes), exc)
-            known.candidates, known.reason = [[] for _ in intakes], str(exc)
-        return known
+            known.reason = str(exc)
+            return
+        calibration = self._index.calibration
+        known.candidates = [
+            [one for one in some if one.score(calibration) >= self._threshold] for some in found
+        ]
 
-    async def _search(
-        self, index: EmbeddingIndex, intakes: list[Lasting], semantic: Vector, words: Vector, known: Known
-    ) -> None:
-        groups = [intake.fields for intake in intakes]
-        known.candidates = await matches(self._store, index, (semantic, words), groups, self._threshold)
-        await self._load(known)
-
-    async def _load(self, known: Known) -> None:
+    @staticmethod
+    async def _load(known: Known, reads: GatheredReads) -> None:
         """Load the lessons of the candidates, so that one whose long-term row has gone or changed is none."""
         rows = [candidate.record for found in known.candidates for candidate in found]
         ids = {id_ for row in rows if (id_ := lesson_of_row(row)) is not None}
-        known.note(await self._store.get(SHARED, sorted(ids - known.taken.keys())))
+        known.note(await reads.get(sorted(ids - known.taken.keys())))
         for row in rows:
             known.note_orphan(row)
 

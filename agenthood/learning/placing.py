@@ -9,12 +9,12 @@ from agenthood.formats import PATTERN, hash_pattern, storable
 from agenthood.learning import rules
 from agenthood.learning.lessons import lesson_from, lesson_id, lesson_key
 from agenthood.records import KINDS, Kind, Lesson
-from agenthood.stores.base import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from agenthood.stores.base import Record, VectorStore
+    from agenthood.learning.reading import GatheredReads
+    from agenthood.stores.base import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +93,21 @@ class Held:
         return Place(known.id, known)
 
 
-async def look_up(store: VectorStore, held: Held, patterns: Sequence[str]) -> None:
+async def look_up(reads: GatheredReads, held: Held, patterns: Sequence[str]) -> None:
     """Note every row that bears on where `patterns` live.
+
+    Args:
+        reads: what reads the shared table.
+        held: where to note them.
+        patterns: pattern texts.
 
     Raises:
         StoreError: the store could not be read.
     """
-    held.note(await store.get(SHARED, rows_under(key for one in patterns for key in rules.first_keys(one))))
+    held.note(await reads.get(rows_under(key for one in patterns for key in rules.first_keys(one))))
     shared = _sharing_a_key(held, patterns)
     if shared:
-        held.note(
-            await store.get(SHARED, rows_under(key for one in shared for key in rules.candidate_keys(one)))
-        )
+        held.note(await reads.get(rows_under(key for one in shared for key in rules.candidate_keys(one))))
 
 
 def _sharing_a_key(held: Held, patterns: Sequence[str]) -> list[str]:

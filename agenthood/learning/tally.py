@@ -10,20 +10,20 @@ from agenthood.formats import LTM, iso, loads_object
 from agenthood.learning import rules
 from agenthood.memory.long_term import long_term_record
 from agenthood.records import LearnerStatus
-from agenthood.stores.base import SHARED, Record
 
 if TYPE_CHECKING:
     from agenthood.learning.intake import Intake
-    from agenthood.stores.base import VectorStore
+    from agenthood.learning.reading import GatheredReads
+    from agenthood.stores.base import Record
 
 STATUS_KEY = "learner/status"
 """The key of long-term memory that the counts are kept under."""
 
 
-async def read_tally(store: VectorStore) -> Tally:
-    """The counts so far."""
+async def read_tally(reads: GatheredReads) -> Tally:
+    """The counts so far; `reads` reads the shared table."""
     id_ = LTM + STATUS_KEY
-    return Tally.read((await store.get(SHARED, [id_])).get(id_))
+    return Tally.read((await reads.get([id_])).get(id_))
 
 
 @dataclass(slots=True)

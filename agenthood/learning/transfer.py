@@ -19,6 +19,7 @@ from agenthood.learning.lessons import LESSON_ROWS, lesson_record, read_book
 from agenthood.learning.lines import OWN_KEYS, parse
 from agenthood.learning.patterns import IndexEntry, still_there
 from agenthood.learning.placing import Held, look_up
+from agenthood.learning.reading import GatheredReads
 from agenthood.memory.episodic import episode_from
 from agenthood.records import Imported, Lesson
 from agenthood.stores.base import SHARED, Record
@@ -153,7 +154,7 @@ async def _import_batch(store: VectorStore, batch: list[_Item], outcome: _Outcom
     outcome.skipped += len(records) - len(fresh)
     lessons = [(number, item) for number, item in batch if isinstance(item, Lesson)]
     held = Held()
-    await look_up(store, held, [lesson.pattern for _, lesson in lessons])
+    await look_up(GatheredReads(store, SHARED), held, [lesson.pattern for _, lesson in lessons])
     changed, entries = _placed(held, lessons, outcome)
     rows = [*fresh.values(), *(lesson_record(lesson, at=utc_now()) for lesson in changed.values())]
     result = await store.upsert(SHARED, rows)

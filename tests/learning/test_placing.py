@@ -11,6 +11,7 @@ from agenthood.errors import InvalidInputError
 from agenthood.formats import hash_pattern, pattern_text, utc_now
 from agenthood.learning.lessons import lesson_id, lesson_record
 from agenthood.learning.placing import Held, Place, look_up, rows_under
+from agenthood.learning.reading import GatheredReads
 from agenthood.learning.rules import candidate_keys, new_lesson
 from agenthood.stores.base import SHARED, Record
 from hoods import opened
@@ -110,6 +111,6 @@ async def test_looking_up_finds_every_suffix(tmp_path: Path) -> None:
     async with opened(tmp_path) as hood:
         await hood.store.upsert(SHARED, [lesson_record(lesson, at=utc_now()) for lesson in stored.values()])
         held = Held()
-        await look_up(hood.store, held, [two.pattern, three.pattern])
+        await look_up(GatheredReads(hood.store, SHARED), held, [two.pattern, three.pattern])
         assert _place(held, two).id == f"{one.id}~2"
         assert _place(held, three) == Place(f"{one.id}~3")
