@@ -117,7 +117,10 @@ def is_mark(value: str) -> bool:
 
 def without_known_shapes(text: str) -> str:
     """Replace every secret of a known shape in `text` by its mark."""
-    if not any(needle in text for needle in _NEEDLES):
+    for needle in _NEEDLES:  # a plain loop: nearly every text is looked through to no avail
+        if needle in text:
+            break
+    else:
         return text
     for kind, needles, pattern in _SHAPES:
         if any(needle in text for needle in needles):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Vector
 
 _BLOCK = 256
-# Lessons added within a step are compared one by one, so it is short.
-_STEP = 64
+# Every step begins with a product, which also compares what never becomes a lesson.
+_STEP = 256
 # A float32 product may fall this much short of the exact one; pairs within it are computed exactly.
 _MARGIN = 1e-5
 
@@ -76,8 +76,8 @@ class Lowest:
 class AddedLessons:
     """The lessons a batch has added so far, compared with its later episodes.
 
-    Episodes are asked for in order. Those of a step are compared with all lessons added before it in one
-    product, and with those added within it one by one.
+    Episodes are asked for in order. Those of a step are compared with all lessons added before it, and with each
+    other, in one product.
     """
 
     def __init__(
@@ -92,11 +92,13 @@ class AddedLessons:
         self._ids: list[str] = []
         self._groups: list[object] = []
         self._step = -1
-        self._near: dict[int, list[int]] = {}
-        self._before = 0
+        self._slots: dict[int, int] = {}
+        # Position -> those that may be near, in the order they were added: the keys of a dict.
+        self._near: dict[int, dict[int, None]] = {}
 
     def add(self, position: int, group: object, id_: str) -> None:
         """The episode at `position` has become a lesson of its own; only episodes of its group are like it."""
+        self._slots[position] = len(self._rows)
         self._rows.append(position)
         self._ids.append(id_)
         self._groups.append(group)
@@ -104,8 +106,9 @@ class AddedLessons:
     def similar(self, position: int, group: object) -> list[tuple[float, str]]:
         """The (match score, id) of the added lessons that may reach the threshold."""
         self._enter(position // _STEP)
-        within = range(self._before, len(self._rows))
-        slots = [slot for slot in (*self._near.get(position, ()), *within) if self._groups[slot] == group]
+        near = self._near.get(position, ())
+        added = (self._slots[other] for other in near if other in self._slots)
+        slots = [slot for slot in added if self._groups[slot] == group]
         if not slots:
             return []
         rows = [self._rows[slot] for slot in slots]
@@ -119,15 +122,13 @@ class AddedLessons:
     def _enter(self, step: int) -> None:
         if step == self._step:
             return
-        self._step, self._before, self._near = step, len(self._rows), {}
-        if self._rows:
-            here = slice(step * _STEP, (step + 1) * _STEP)
-            self._compare(self._semantic, here, self._lowest.semantic)
-            self._compare(self._words, here, self._lowest.words)
+        self._step, self._near = step, {}
+        here = range(step * _STEP, min((step + 1) * _STEP, len(self._words)))
+        others = [*self._rows, *here]
+        self._compare(self._semantic, here, others, self._lowest.semantic)
+        self._compare(self._words, here, others, self._lowest.words)
 
-    def _compare(self, vectors: Vector, here: slice, lowest: float) -> None:
-        found = np.argwhere(vectors[here] @ vectors[self._rows].T >= lowest - _MARGIN)
-        for row, slot in found.tolist():
-            near = self._near.setdefault(row + here.start, [])
-            if slot not in near:
-                near.append(slot)
+    def _compare(self, vectors: Vector, here: range, others: list[int], lowest: float) -> None:
+        products = vectors[here.start : here.stop] @ vectors[others].T
+        for row, other in np.argwhere(products >= lowest - _MARGIN).tolist():
+            self._near.setdefault(row + here.start, {})[others[other]] = None

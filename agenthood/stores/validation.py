@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agenthood.errors import InvalidInputError, InvalidRecordError
-from agenthood.formats import dumps, unstorable_reason
+from agenthood.formats import unstorable_reason
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Record, Rejection, Vector
 
 if TYPE_CHECKING:
@@ -59,14 +60,18 @@ def _metadata_reason(metadata: Mapping[Any, object]) -> str | None:
     """Why `metadata` is no flat JSON object of storable texts; filters compare only what is at its top."""
     try:
         entries = dict(metadata)
-        dumps(entries)
-    except (InvalidInputError, TypeError, ValueError) as exc:
+    except (TypeError, ValueError) as exc:
         return f"its metadata cannot be stored: {exc}"
     for key, value in entries.items():
         if not isinstance(key, str):
             return f"its metadata has the key {key!r:.80}, which is not text"
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"its metadata cannot be stored: {value!r} under {key!r:.80} has no form in JSON"
         if not (value is None or isinstance(value, str | int | float)):
-            return f"its metadata holds {type(value).__name__} under {key!r:.80}: keep nested values in the content"
+            return (
+                f"its metadata cannot be stored: {type(value).__name__} under {key!r:.80} is neither text nor number; "
+                "keep nested values in the content"
+            )
         for text in (key, value):
             if isinstance(text, str) and (reason := unstorable_reason(text)):
                 return f"its metadata under {key!r:.80} cannot be stored: {reason}"
