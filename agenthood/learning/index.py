@@ -12,6 +12,7 @@ from agenthood.embedding.keywords import terms
 from agenthood.embedding.lexical import lexical_vectors
 from agenthood.errors import InvalidInputError
 from agenthood.formats import PATTERN, iso, split_pattern, storable, utc_now
+from agenthood.learning.held import HeldVectors
 from agenthood.learning.patterns import (
     LEXICAL_SPACE,
     PATTERN_TYPE,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from agenthood.embedding.base import EmbeddingSpace
     from agenthood.learning.calibration import Calibration
-    from agenthood.stores.base import Matrix, VectorStore
+    from agenthood.stores.base import VectorStore
 
 _CANDIDATES = 50
 _MOST_HITS = 10_000
@@ -49,6 +50,7 @@ class EmbeddingIndex:
         calibration: its calibration, if known.
         main: the table of the space, which is searched.
         mirror: the shared table, if the patterns are kept there too.
+        held: its vectors, kept in memory while it is small.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class EmbeddingIndex:
         self.mirror = shared if space.dimension == shared.dimension else None
         self._lexical_only = space == LEXICAL_SPACE
         self._store = store
+        self.held = HeldVectors(store, self.main)
 
     @property
     def _words_field(self) -> VectorField:
@@ -267,16 +270,6 @@ class EmbeddingIndex:
             self._compared(list(rows.values()), None if semantic is None else semantic[n], words[n])
             for n, rows in enumerate(found)
         ]
-
-    async def matrix(self, fields: Mapping[str, str]) -> Matrix | None:
-        """The semantic vectors of the patterns with these fields; None in a space that only compares wording."""
-        if self._lexical_only:
-            return None
-        return await self._store.matrix(self.main, condition=self.condition(fields))
-
-    async def matrix_of_words(self, fields: Mapping[str, str]) -> Matrix:
-        """The lexical vectors of the patterns with these fields."""
-        return await self._store.matrix(self.main, field=self._words_field, condition=self.condition(fields))
 
     async def _search(
         self,

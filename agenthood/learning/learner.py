@@ -229,6 +229,8 @@ class EpisodeLearner:
 
     async def _upsert(self, collection: Collection, records: list[Record]) -> None:
         result = await self._store.upsert(collection, records)
+        if self._index is not None and collection == self._index.main:
+            self._index.held.wrote(records, result.version)
         if result.rejected:
             raise StoreError(f"the store refused {result.rejected[0].id!r:.120}: {result.rejected[0].reason}")
 

@@ -1,7 +1,8 @@
 """Which indexed patterns may be the same as each of a batch of episodes.
 
-A few episodes are searched for in the store. For many, the vectors of all patterns are read once and compared in
-blocks, each episode with those of its own kind, member and skill. Both give the same best match.
+A few episodes are searched for in the store. For many, or several times a few, the vectors of all patterns are read
+once and compared in blocks, each episode with those of its own kind, member and skill, and kept for the next batch as
+long as nobody else writes. Both give the same best match.
 """
 
 from __future__ import annotations
@@ -13,18 +14,17 @@ from agenthood.learning.patterns import Candidate
 from agenthood.learning.similar import Lowest, pairs_above
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from agenthood.learning.held import GroupedVectors, Held
     from agenthood.learning.index import EmbeddingIndex
-    from agenthood.stores.base import Matrix, Vector, VectorStore
+    from agenthood.stores.base import Vector, VectorStore
 
 Group: TypeAlias = tuple[tuple[str, str], ...]
 """What a pattern must have in common with an episode: (field, value) for kind, member and skill."""
 
 # The nearest pattern decides, unless its lesson has gone meanwhile or says the opposite.
 _NEAREST = 8
-MANY = 64
-"""From so many episodes on, reading every vector once costs less than a search for each."""
 
 
 async def matches(
@@ -47,14 +47,16 @@ async def matches(
     for position, group in enumerate(groups):
         positions.setdefault(group, []).append(position)
     found: list[list[Candidate]] = [[] for _ in groups]
-    if len(groups) < MANY:
+    held = await index.held.of(len(groups))
+    if held is None:
         for group, members in positions.items():
             for position, near in zip(members, await _near(index, vectors, members, group), strict=True):
                 found[position] = near
         # If so many are alike, there may be more, and not the nearest may be the one that fits.
         if all(sum(c.score(index.calibration) >= threshold for c in some) < _NEAREST for some in found):
             return found
-    return await _compared(store, index, vectors, positions, threshold)
+        held = await index.held.read()
+    return await _compared(store, index, held, vectors, positions, threshold)
 
 
 async def _near(
@@ -64,39 +66,34 @@ async def _near(
     return await index.candidates(semantic[members], words[members], fields=dict(group), limit=_NEAREST)
 
 
-async def _compared(
+async def _compared(  # noqa: PLR0913, PLR0917  one comparison
     store: VectorStore,
     index: EmbeddingIndex,
+    held: Held,
     vectors: tuple[Vector, Vector],
     positions: dict[Group, list[int]],
     threshold: float,
 ) -> list[list[Candidate]]:
     semantic, words = vectors
     lowest = Lowest.of(index.calibration, threshold)
-    fields = dict(next(iter(positions))) if len(positions) == 1 else {}
-    by_words = await index.matrix_of_words(fields)
     found: list[dict[str, tuple[float, float]]] = [{} for _ in words]
-    if (by_meaning := await index.matrix(fields)) is not None:
-        for position, id_, cosine in _pairs(by_meaning, semantic, positions, lowest.semantic):
+    if held.semantic is not None:
+        for position, id_, cosine in _pairs(held.semantic, semantic, positions, lowest.semantic):
             found[position][id_] = (cosine, 0.0)
-    for position, id_, cosine in _pairs(by_words, words, positions, lowest.words):
+    for position, id_, cosine in _pairs(held.words, words, positions, lowest.words):
         found[position][id_] = (found[position].get(id_, (-1.0, 0.0))[0], cosine)
-    rows = await store.get(index.main, sorted({id_ for some in found for id_ in some}))
+    wanted = sorted({id_ for some in found for id_ in some})
+    rows = await store.get(index.main, wanted) if wanted else {}
     return [
         [Candidate(rows[id_], *cosines) for id_, cosines in some.items() if id_ in rows] for some in found
     ]
 
 
 def _pairs(
-    stored: Matrix, vectors: Vector, positions: dict[Group, list[int]], lowest: float
-) -> list[tuple[int, str, float]]:
+    stored: GroupedVectors, vectors: Vector, positions: dict[Group, list[int]], lowest: float
+) -> Iterator[tuple[int, str, float]]:
     """The (episode, row id, cosine) of every pair of one group whose cosine may be enough."""
-    owned: dict[tuple[str | None, ...], list[int]] = {}
-    for row, owner in enumerate(stored.owners):
-        owned.setdefault(owner, []).append(row)
-    pairs = []
     for group, members in positions.items():
-        rows = owned.get(tuple(storable(value) for _, value in group), [])
-        for query, row, cosine in pairs_above(vectors[members], stored.vectors[rows], lowest):
-            pairs.append((members[query], stored.ids[rows[row]], cosine))
-    return pairs
+        ids, held = stored.of(tuple(storable(value) for _, value in group))
+        for query, row, cosine in pairs_above(vectors[members], held, lowest):
+            yield members[query], ids[row], cosine

@@ -120,10 +120,12 @@ class UpsertResult:
     Attributes:
         written: how many records were inserted or replaced.
         rejected: what was refused, in the order given.
+        version: the collection's version that this made, as `VectorStore.version` gives it; None if unknown.
     """
 
     written: int
     rejected: tuple[Rejection, ...] = ()
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +279,13 @@ class VectorStore(Protocol):
 
     async def count(self, collection: Collection, condition: Filter | None = None) -> int:
         """How many records match; duplicates under one id count once each."""
+        ...
+
+    async def version(self, collection: Collection) -> int | None:
+        """A number that every commit to the collection raises by one, whoever makes it.
+
+        None where there is no collection, or the backend keeps no such number: then nothing may be kept in memory.
+        """
         ...
 
     def exclusive(self, scope: str = "") -> AbstractAsyncContextManager[None]:

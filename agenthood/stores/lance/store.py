@@ -96,18 +96,20 @@ class LanceStore:
         collection = await self.ensure_collection(collection)
         valid, rejected = partition(records, collection)
 
-        async def write(table: AsyncTable) -> None:
+        async def write(table: AsyncTable) -> int | None:
             ids = [record.id for record in valid]
             version = await merge(table, to_table(valid, await table.schema()), ids)
             if version is not None:
                 self._superseded.none_added(collection, version)
+            return version
 
+        version = None
         if valid:
             # Under the lock, so that a compaction beside it is not for nothing.
             async with self.exclusive():
-                await self._tables.run("writing to", collection, write)
+                version = await self._tables.run("writing to", collection, write)
             self._background.after_commit(collection)
-        return UpsertResult(len(valid), rejected)
+        return UpsertResult(len(valid), rejected, version)
 
     async def delete(self, collection: Collection, ids: Sequence[str]) -> int:
         """See `VectorStore.delete`."""
@@ -269,6 +271,16 @@ class LanceStore:
         compiled = compile_filter(condition, collection) if condition else None
         parts = [part for part in (await self._superseded.left_out(collection, table), compiled) if part]
         return " AND ".join(parts) or None
+
+    async def version(self, collection: Collection) -> int | None:
+        """See `VectorStore.version`."""
+        if await self.find(collection) is None:
+            return None
+
+        async def read(table: AsyncTable) -> int:
+            return await table.version()
+
+        return await self._tables.run("reading", collection, read)
 
     # -- upkeep -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,165 @@
+"""The vectors of an index kept in memory while its table stays small: a look-up is then a matrix product.
+
+They belong to one version of the table. Whoever holds the store's write lock checks the version first and tells what
+it wrote; every other commit, also another process's, makes the next look-up read them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from agenthood.stores.base import LEXICAL_DIMENSION, TYPED_FIELDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agenthood.stores.base import Collection, Matrix, Record, Vector, VectorStore
+
+Owner: TypeAlias = tuple[str | None, ...]
+"""Kind, member and skill of a pattern."""
+
+MANY = 64
+"""From so many episodes on, reading every vector once costs less than a search for each."""
+
+_MOST_BYTES = 128 * 1024**2  # 43,000 lessons of the bundled model
+_FEW_IN_A_ROW = 4
+_LEAST_ROOM = 8
+
+
+class _Group:
+    """The vectors of one owner, with room for more."""
+
+    def __init__(self, ids: list[str], vectors: Vector) -> None:
+        self.ids = ids
+        self._vectors = vectors
+
+    @property
+    def vectors(self) -> Vector:
+        """float32 (n, d)."""
+        return self._vectors[: len(self.ids)]
+
+    def add(self, id_: str, vector: Vector) -> None:
+        count = len(self.ids)
+        if count == len(self._vectors):
+            room = np.zeros((max(_LEAST_ROOM, count), vector.shape[0]), dtype=np.float32)
+            self._vectors = np.concatenate([self._vectors, room])
+        self._vectors[count] = vector
+        self.ids.append(id_)
+
+    def drop(self, id_: str) -> None:
+        """Remove one; the last takes its place."""
+        position, last = self.ids.index(id_), self.ids.pop()
+        if last != id_:
+            self.ids[position] = last
+            self._vectors[position] = self._vectors[len(self.ids)]
+
+
+class GroupedVectors:
+    """The vectors of many patterns, by owner: only patterns of one owner are ever compared."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        """Args: the `matrix` as the store gives it."""
+        rows: dict[Owner, list[int]] = {}
+        for row, owner in enumerate(matrix.owners):
+            rows.setdefault(owner, []).append(row)
+        self._groups = {
+            owner: _Group([matrix.ids[row] for row in some], matrix.vectors[some])
+            for owner, some in rows.items()
+        }
+        self._owners = dict(zip(matrix.ids, matrix.owners, strict=True))
+        self._width = matrix.vectors.shape[1]
+
+    def of(self, owner: Owner) -> tuple[list[str], Vector]:
+        """The ids of an owner's patterns, and their vectors, float32 (n, d)."""
+        group = self._groups.get(owner)
+        return (
+            ([], np.zeros((0, self._width), dtype=np.float32))
+            if group is None
+            else (group.ids, group.vectors)
+        )
+
+    def put(self, rows: Iterable[tuple[str, Owner, Vector | None]]) -> None:
+        """Take rows into account that were inserted or replaced: id, owner and vector, None where there is none."""
+        for id_, owner, vector in rows:
+            before = self._owners.pop(id_, None)
+            if before is not None:
+                self._groups[before].drop(id_)
+            if vector is None:
+                continue
+            if owner not in self._groups:
+                self._groups[owner] = _Group([], np.zeros((0, self._width), dtype=np.float32))
+            self._groups[owner].add(id_, vector)
+            self._owners[id_] = owner
+
+
+@dataclass(slots=True)
+class Held:
+    """The vectors of an index at one version of its table.
+
+    Attributes:
+        version: the version; None if the store has none.
+        semantic: None in a space that only compares wording.
+        words: the lexical vectors.
+    """
+
+    version: int | None
+    semantic: GroupedVectors | None
+    words: GroupedVectors
+
+    def put(self, records: Iterable[Record]) -> None:
+        """Take rows into account that were inserted or replaced."""
+        for record in records:
+            owner = tuple(record.metadata.get(name) for name in TYPED_FIELDS)
+            lexical = record.vector if self.semantic is None else record.lexical
+            self.words.put([(record.id, owner, lexical)])
+            if self.semantic is not None:
+                self.semantic.put([(record.id, owner, record.vector)])
+
+
+class HeldVectors:
+    """What is kept of one index, for whoever holds the store's write lock: nobody changes the table meanwhile."""
+
+    def __init__(self, store: VectorStore, collection: Collection) -> None:
+        """Args: the `store` and the `collection` of the index."""
+        self._store = store
+        self._collection = collection
+        self._kept: Held | None = None
+        self._few = 0
+
+    async def of(self, episodes: int) -> Held | None:
+        """The vectors to compare so many episodes with; None where searching for them costs less."""
+        version = await self._store.version(self._collection)
+        if self._kept is not None and self._kept.version == version:
+            return self._kept
+        self._kept = None
+        self._few = 0 if episodes >= MANY else self._few + 1
+        if episodes >= MANY or (self._few >= _FEW_IN_A_ROW and version is not None and await self._fits()):
+            return await self.read()
+        return None
+
+    async def read(self) -> Held:
+        """The vectors as they are now; kept if they are few enough and the store tells when they change."""
+        version = await self._store.version(self._collection)
+        lexical = self._collection.lexical
+        words = await self._store.matrix(self._collection, field="lexical" if lexical else "vector")
+        semantic = await self._store.matrix(self._collection) if lexical else None
+        held = Held(version, None if semantic is None else GroupedVectors(semantic), GroupedVectors(words))
+        if version is not None and await self._fits():
+            self._kept = held
+        return held
+
+    def wrote(self, records: Sequence[Record], version: int | None) -> None:
+        """Take into account what the holder of the lock wrote, and the `version` of the table then."""
+        kept = self._kept
+        if kept is None or kept.version is None or version != kept.version + 1:
+            self._kept = None  # something else came in between
+            return
+        kept.version = version
+        kept.put(records)
+
+    async def _fits(self) -> bool:
+        width = self._collection.dimension + (LEXICAL_DIMENSION if self._collection.lexical else 0)
+        return 4 * width * await self._store.count(self._collection) <= _MOST_BYTES
