@@ -235,7 +235,7 @@ class AsyncHood(OpenStore):
             await self.space.prepare()
 
     async def maintain(self) -> MaintenanceReport:
-        """Finish a forget and the index, compact every collection, and remove versions older than ten minutes."""
+        """Finish a forget and the index, compact every collection, and remove old versions."""
         await self._finish_forgetting()
         migrated = None
         if not await migration.is_current(self.store, self.index):

@@ -49,7 +49,7 @@ class BackgroundUpkeep:
 
     async def _keep_up(self, collection: Collection) -> None:
         async def compact(table: AsyncTable) -> None:
-            await compact_if_fragmented(table)
+            await compact_if_fragmented(table, collection)
 
         try:
             async with self._tables.exclusive():  # a compaction that loses to a writer was for nothing

@@ -35,7 +35,7 @@ from agenthood.stores.lance.rows import newest, to_table
 from agenthood.stores.lance.search import Asked, columns_of, search
 from agenthood.stores.lance.sql import compile_filter, one_of, only_ids
 from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
-from agenthood.stores.lance.writes import Superseded, chunks, delete_ids, merge
+from agenthood.stores.lance.writes import Superseded, add_new, chunks, delete_ids, merge
 from agenthood.stores.validation import check_queries, partition, storable_ids
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ class LanceStore:
 
         async def write(table: AsyncTable) -> int | None:
             ids = [record.id for record in valid]
-            version = await merge(table, to_table(valid, await table.schema()), ids)
+            rows = to_table(valid, await table.schema())
+            version = await add_new(table, rows, ids) if collection.typed else None
+            version = version or await merge(table, rows, ids)
             if version is not None:
                 self._superseded.none_added(collection, version)
             return version

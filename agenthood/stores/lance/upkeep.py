@@ -1,8 +1,9 @@
 """Keeping a LanceDB table fast: compaction and the removal of old versions.
 
 Every commit adds a version and usually a fragment; about 0.08 ms a search and quadratically growing manifests per
-fragment make compaction a matter of course. Old versions are kept ten minutes, since another process may be reading
-one; only a purge, which must leave nothing behind, removes them at once.
+fragment make compaction a matter of course. Old versions of the shared table are kept ten minutes, since another
+program may be reading one; those of our own tables one minute, since our readers begin anew on the latest. Only a
+purge, which must leave nothing behind, removes them at once.
 """
 
 from __future__ import annotations
@@ -27,27 +28,33 @@ COMMITS_BETWEEN_CHECKS = 8
 FEWEST_FRAGMENTS = 16
 MOST_FRAGMENTS = 64
 _FRAGMENTS_PER_ROOT_MB = 4.0
-KEEP_VERSIONS = timedelta(minutes=10)
+KEEP_SHARED_VERSIONS = timedelta(minutes=10)
+KEEP_OWN_VERSIONS = timedelta(minutes=1)
 _ATTEMPTS = 5
 
 
-async def compact_if_fragmented(table: AsyncTable) -> None:
+def kept_for(collection: Collection) -> timedelta:
+    """How long the old versions of a table stay."""
+    return KEEP_OWN_VERSIONS if collection.typed or collection.scoped else KEEP_SHARED_VERSIONS
+
+
+async def compact_if_fragmented(table: AsyncTable, collection: Collection) -> None:
     """Merge small fragments once there are many; a concurrent writer's conflict leaves it to the next time."""
     stats: Any = await table.stats()
     megabytes = stats["total_bytes"] / 1e6
     bearable = min(MOST_FRAGMENTS, max(FEWEST_FRAGMENTS, int(_FRAGMENTS_PER_ROOT_MB * megabytes**0.5)))
     if stats["fragment_stats"]["num_fragments"] > bearable:
         try:
-            await table.optimize(cleanup_older_than=KEEP_VERSIONS)
+            await table.optimize(cleanup_older_than=kept_for(collection))
         except (RuntimeError, ValueError) as exc:
             if not is_conflict(exc):
                 raise
 
 
 async def maintain(table: AsyncTable, collection: Collection, rules: IndexRules) -> dict[str, Any]:
-    """Compact, index what is new, and remove versions older than ten minutes."""
+    """Compact, index what is new, and remove versions that are old enough."""
     before = await describe(table)
-    stats = await optimize(table, KEEP_VERSIONS)
+    stats = await optimize(table, kept_for(collection))
     indexed = await keep_indexed(table, collection, rules)
     after = await describe(table)
     return {

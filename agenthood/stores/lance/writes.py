@@ -22,6 +22,20 @@ def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + IDS_PER_LOOKUP]
 
 
+async def add_new(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:  # noqa: ANN401  a pyarrow.Table
+    """Append `rows` if no row has one of these `ids` yet: a fraction of the cost of a merge.
+
+    For whoever holds the write lock of a table that nobody else writes.
+
+    Returns:
+        The version this made; None if nothing was done.
+    """
+    if len(ids) > IDS_PER_LOOKUP or await table.count_rows(one_of("id", ids)):
+        return None
+    version: int = (await table.add(rows, on_bad_vectors="null")).version
+    return version
+
+
 async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:  # noqa: ANN401  a pyarrow.Table
     """Insert or replace `rows`, whose ids are `ids`, each once.
 

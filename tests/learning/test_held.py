@@ -1,0 +1,103 @@
+"""Vectors kept in memory: the same as in the store, whatever is written, by whomever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenthood.learning.held import GroupedVectors
+from agenthood.stores.base import Matrix
+from hoods import good, opened, small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agenthood.learning.held import Held, Owner
+    from agenthood.stores.base import Vector
+
+OWNERS: tuple[Owner, ...] = (
+    ("learned", "dev", "test"),
+    ("antipattern", "dev", "test"),
+    ("learned", None, "x"),
+)
+
+_rows = st.tuples(st.integers(0, 9).map(str), st.sampled_from(OWNERS), st.none() | st.integers(1, 99))
+
+
+def _vector(value: int | None) -> Vector | None:
+    return None if value is None else np.array([value, 1.0, 0.0], dtype=np.float32)
+
+
+def _shown(grouped: GroupedVectors) -> dict[Owner, dict[str, list[float]]]:
+    shown = {}
+    for owner in OWNERS:
+        ids, vectors = grouped.of(owner)
+        assert len(ids) == len(vectors) == len(set(ids))
+        shown[owner] = dict(zip(ids, vectors.tolist(), strict=True))
+    return shown
+
+
+@given(st.lists(_rows, max_size=12, unique_by=lambda row: row[0]), st.lists(_rows, max_size=40))
+def test_it_holds_what_a_dictionary_would(before: list, later: list) -> None:
+    """Rows are inserted, replaced, moved to another owner and emptied; every owner has exactly its own."""
+    there = [(id_, owner, vector) for id_, owner, value in before if (vector := _vector(value)) is not None]
+    matrix = Matrix(
+        [id_ for id_, _, _ in there],
+        np.array([vector for *_, vector in there], dtype=np.float32).reshape(-1, 3),
+        [owner for _, owner, _ in there],
+    )
+    grouped = GroupedVectors(matrix)
+    expected = {id_: (owner, vector) for id_, owner, vector in there}
+    for id_, owner, value in later:
+        vector = _vector(value)
+        grouped.put([(id_, owner, vector)])
+        expected.pop(id_, None)
+        if vector is not None:
+            expected[id_] = (owner, vector)
+    wanted: dict[Owner, dict[str, list[float]]] = {owner: {} for owner in OWNERS}
+    for id_, (owner, vector) in expected.items():
+        wanted[owner][id_] = vector.tolist()
+    assert _shown(grouped) == wanted
+
+
+def _ids(held: Held | None) -> set[str]:
+    assert held is not None
+    assert held.semantic is not None
+    owner = ("learned", "dev", "test")
+    assert sorted(held.semantic.of(owner)[0]) == sorted(held.words.of(owner)[0])
+    return set(held.words.of(owner)[0])
+
+
+async def test_what_was_learned_is_held_without_reading_it_again(tmp_path: Path) -> None:
+    """After a few in a row the vectors are read once, and kept up with what is learned."""
+    async with opened(tmp_path, small()) as hood:
+        for number in range(8):
+            receipt = await hood.learn(
+                f"number {number} fixed the parser of case {number}", score=0.9, member="dev", skill="test"
+            )
+            assert receipt.status == "stored"
+        held = await hood.index.held.of(1)
+        assert _ids(held) == await hood.store.ids(hood.index.main)
+        await hood.learn("sped up the cache", score=0.9, member="dev", skill="test")
+        assert await hood.index.held.of(1) is held
+        assert _ids(held) == await hood.store.ids(hood.index.main)
+
+
+async def test_what_others_write_is_read_again(tmp_path: Path) -> None:
+    """Another opening of the store learns and forgets in between: nothing is learned twice, nothing dead is met."""
+    text = "fixed the login by mocking the clock"
+    async with opened(tmp_path, small()) as hood, opened(tmp_path, small()) as other:
+        for number in range(6):
+            await hood.learner.learn(good(f"case {number} of {number} was made faster"))
+        assert await hood.index.held.of(1) is not None
+        first = await other.learn(text, score=0.9, member="dev", skill="test")
+        again = await hood.learn(f"{text}!", score=0.9, member="dev", skill="test")
+        assert (again.status, again.id) == ("merged", first.id)
+        await other.forget(first.id or "")
+        anew = await hood.learn(f"{text}!", score=0.9, member="dev", skill="test")
+        assert (anew.status, anew.evidence) == ("stored", 1)
+    async with opened(tmp_path, small()) as hood:
+        assert len(await hood.lessons()) == 7
