@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agenthood.embedding.testing import HashedEmbedder
+from agenthood.learning.index import EmbeddingIndex
 from agenthood.learning.learner import EpisodeLearner
+from agenthood.learning.spaces import ActiveSpace
 from agenthood.records import EvalResult, Receipt
+from agenthood.stores.lance.index import IndexRules
+from agenthood.stores.lance.store import LanceStore
 from hoods import good, opened, small
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from agenthood.engine import AsyncHood
     from agenthood.records import Lesson
 
@@ -131,3 +139,72 @@ async def test_many_members_in_one_batch(tmp_path: Path) -> None:
         await hood.learn_many(results[:80])
         single = [await hood.learner.learn(result) for result in results[80:]]
     assert [(r.status, r.id, r.evidence) for r in batch] == [(r.status, r.id, r.evidence) for r in single]
+
+
+WORDS = ["".join(random.Random(number).choices("abcdefghijklmnopqrstuvwxyz", k=7)) for number in range(400)]
+INDEXED = 600
+RULES = IndexRules(vectors_from=200, shared_from=200, ids_from=200)
+
+
+def _text(number: int, *, changed: bool = False) -> str:
+    """One of many texts that share few words; changed, one that is nearly the same."""
+    words = random.Random(number).sample(WORDS, 7)
+    return " ".join([*words[:6], "again"] if changed else words)
+
+
+async def _learned_apart(
+    folder: Path, episodes: list[EvalResult], size: int
+) -> list[tuple[str, str | None, int]]:
+    """Learn `size` at a time, each time in a new opening of the store; the reopened store's lessons are the same."""
+    told: list[Receipt] = []
+    for start in range(0, len(episodes), size):
+        async with _indexed(folder) as learner:
+            told += await learner.learn_many(episodes[start : start + size])
+    return [(receipt.status, receipt.id, receipt.evidence) for receipt in told]
+
+
+@asynccontextmanager
+async def _indexed(folder: Path) -> AsyncIterator[EpisodeLearner]:
+    store = LanceStore(folder, index_rules=RULES)
+    space = ActiveSpace(small(), store)
+    await space.prepare()
+    index = EmbeddingIndex(store, space.space, calibration=space.calibration)
+    try:
+        yield EpisodeLearner(store, index=index, space=space, clock=lambda: NOW)
+        indices = (await store.maintain(index.main))["indices"]
+        assert indices["vector_idx"]["type"] == "IVF_SQ"
+        assert indices["lexical_idx"]["type"] == "IVF_SQ"
+    finally:
+        await space.aclose()
+        await store.close()
+
+
+@pytest.fixture(scope="module")
+def indexed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose vectors are indexed."""
+    folder = tmp_path_factory.mktemp("indexed") / "memory"
+    before = [EvalResult(_text(number), {"score": 0.9}, "", "dev", "test", NOW) for number in range(INDEXED)]
+    asyncio.run(_learned_apart(folder, before, INDEXED))
+    return folder
+
+
+@settings(max_examples=6)
+@given(
+    picks=st.lists(
+        st.tuples(st.integers(0, INDEXED + 5), st.booleans(), st.booleans()), min_size=70, max_size=80
+    ),
+)
+def test_batches_decide_as_one_by_one_where_vectors_are_indexed(
+    indexed_store: Path, picks: list[tuple[int, bool, bool]]
+) -> None:
+    """A search through the index, in a new opening for each, finds what comparing with every vector finds."""
+    episodes = [
+        EvalResult(_text(number, changed=changed), {"score": 0.9 if well else 0.1}, "", "dev", "test", NOW)
+        for number, changed, well in picks
+    ]
+    with TemporaryDirectory() as one, TemporaryDirectory() as many:
+        for folder in (one, many):
+            shutil.copytree(indexed_store, folder, dirs_exist_ok=True)
+        few = asyncio.run(_learned_apart(Path(one), episodes[:12], 1))
+        assert asyncio.run(_learned_apart(Path(many), episodes, len(episodes)))[:12] == few
+        assert {status for status, _, _ in few} & {"merged", "stored"}
