@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from agenthood.scope import Scope
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Record
 from agenthood.stores.lance.store import LanceStore
+from agenthood.stores.scoped import ScopedStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 BACKENDS: Mapping[str, Callable[[Path], VectorStore]] = {
     "lance": lambda folder: LanceStore(folder / "memory"),
+    "scoped": lambda folder: ScopedStore(LanceStore(folder / "memory"), Scope("acme", "shop", "agent 7")),
 }
 
 TYPED = Collection("patterns", 8, typed=True, lexical=True)
