@@ -132,7 +132,9 @@ async def unindex(store: VectorStore, index: EmbeddingIndex, lessons: Sequence[L
         return
     owners = {row_id: lesson for lesson in lessons for row_id in index_ids(lesson)}
     # The table that the migration compares with long-term memory goes last: as long as it has the rows, they are told.
-    for collection in dict.fromkeys((index.words, index.main)):
+    for collection in (index.mirror, index.main):
+        if collection is None:
+            continue
         rows = await store.get(collection, sorted(owners))
         doomed = [
             id_ for id_, row in rows.items() if _stands_for(row, owners[id_]) and "space" in row.metadata

@@ -204,7 +204,7 @@ class _Run:
         """Take out of the index what was archived by a process that did not get to it, or under another space."""
         if not lessons:
             return
-        rows = present.keys() | await self._store.ids(self._index.words)
+        rows = present.keys() | await self._store.ids(self._index.main)
         stale = [lesson for lesson in lessons if not rows.isdisjoint(index_ids(lesson))]
         for part in batches(stale):
             async with self._store.exclusive():
