@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from agenthood.errors import EmbeddingError, InvalidInputError, StoreError
 from agenthood.formats import FOLDERS, LTM, PATTERN, storable
-from agenthood.learning.lessons import lesson_from, lesson_key, lesson_of_row, lesson_record
+from agenthood.learning.lessons import lesson_from, lesson_key, lesson_record
 from agenthood.learning.patterns import IndexEntry, still_there
 from agenthood.learning.rules import candidate_keys
 from agenthood.records import Changed, Lesson
@@ -149,8 +149,9 @@ def index_ids(lesson: Lesson) -> set[str]:
 
 
 def _stands_for(row: Record, lesson: Lesson) -> bool:
-    # Old stores may hold a pattern twice, under two keys: the row is that of the lesson it names.
-    return row.content == storable(lesson.pattern) and lesson_of_row(row) == storable(lesson.id)
+    # Old stores may hold a pattern twice, under two keys: the row is that of the lesson it names, if it names one.
+    own = storable(lesson.id)
+    return row.content == storable(lesson.pattern) and row.metadata.get("lesson", own) == own
 
 
 async def still_archived(store: VectorStore, lessons: Iterable[Lesson]) -> list[Lesson]:
