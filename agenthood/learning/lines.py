@@ -20,6 +20,7 @@ from agenthood.formats import (
 from agenthood.learning import rules
 from agenthood.learning.forgetting import UNFINISHED_KEY
 from agenthood.learning.tally import STATUS_KEY
+from agenthood.learning.tending import UPKEEP_KEY
 from agenthood.memory.long_term import long_term_record
 from agenthood.records import KINDS, TIERS, UNKNOWN, Lesson
 from agenthood.redaction import redact, redact_json
@@ -28,7 +29,7 @@ from agenthood.stores.base import Record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OWN_KEYS = (STATUS_KEY, UNFINISHED_KEY, "spaces/")
+OWN_KEYS = (STATUS_KEY, UNFINISHED_KEY, UPKEEP_KEY, "spaces/")
 """Keys of long-term memory, or how they start, that say something about one store only: they are not moved."""
 
 

@@ -55,7 +55,8 @@ ARCHIVED_BELOW = 0.125
 """A lesson of a single episode is archived below this: three half-lives in `working`, 90 days."""
 LEAST_STAY = timedelta(days=30)
 """How long a lesson stays as it was last written before decay archives it: what was just imported, restored or demoted
-is not gone at the next upkeep, however old its episodes are."""
+is not gone at the next upkeep, however old its episodes are. Nor is anything in the time after the first upkeep of a
+store, where uses were not counted before."""
 
 MOST_SUNK = 0.1
 """How far fading may lower the relevance of a recall: a near-tie is decided, a clearly better fit still leads."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from agenthood.formats import iso
+from agenthood.formats import LTM, iso, loads_object
 from agenthood.learning.archiving import archived, batches, restored, unindex, write
 from agenthood.learning.lessons import LESSON_ROWS, lesson_from
 from agenthood.learning.rules import MAX_COUNT
 from agenthood.learning.salience import expendable, next_tier, read_time
+from agenthood.memory.long_term import long_term_record
 from agenthood.records import TIERS, Lesson, Tidied
 from agenthood.stores.base import SHARED
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.memory.uses import UseLog
     from agenthood.stores.base import Record, VectorStore
+
+UPKEEP_KEY = "learner/upkeep"
+"""The key of long-term memory that says since when lessons are looked after."""
 
 
 async def tend(
@@ -52,11 +56,21 @@ async def tend(
         StoreError: the store or the uses could not be read or written; the next upkeep goes on.
     """
     counted = await count_uses(store, uses, now=now)
-    run = _Run(store, index, now)
+    run = _Run(store, index, now, await _since(store, now))
     await run.move()
     if max_lessons is not None:
         await run.keep(max_lessons)
     return replace(run.report(), uses=counted)
+
+
+async def _since(store: VectorStore, now: datetime) -> datetime:
+    """When the first upkeep of lessons was: on an older store nobody had counted uses until then."""
+    id_ = LTM + UPKEEP_KEY
+    row = (await store.get(SHARED, [id_])).get(id_)
+    since = read_time(str(loads_object(row.content).get("since"))) if row is not None else None
+    if since is None:
+        await store.upsert(SHARED, [long_term_record(UPKEEP_KEY, {"since": iso(now)}, at=now)])
+    return since or now
 
 
 async def count_uses(store: VectorStore, uses: UseLog, *, now: datetime) -> int:
@@ -99,6 +113,7 @@ class _Run:
         store: the store.
         index: the pattern index.
         now: its time.
+        since: the time of the first one.
         done: what it did -> how often.
         active: how many lessons are in look-ups, as far as it has seen.
     """
@@ -106,6 +121,7 @@ class _Run:
     store: VectorStore
     index: EmbeddingIndex
     now: datetime
+    since: datetime
     done: Counter[str] = field(default_factory=Counter)
     active: int = 0
 
@@ -127,7 +143,8 @@ class _Run:
             return None
         if lesson.pinned and lesson.archived:  # as an import may bring it
             return restored(lesson)
-        tier = next_tier(lesson, self.now, written=read_time(row.created_at))
+        written = max(self.since, read_time(row.created_at) or self.since)
+        tier = next_tier(lesson, self.now, written=written)
         return replace(lesson, tier=tier) if tier != lesson.tier else None
 
     async def keep(self, most: int) -> None:

@@ -74,12 +74,28 @@ async def test_lessons_rise_and_fade(tmp_path: Path) -> None:
         assert (await _by_text(hood))[TEXTS[0]].tier == "working"
 
 
+async def test_the_first_upkeep_of_an_old_store_archives_nothing(tmp_path: Path) -> None:
+    """Nobody had counted its uses: a month of use shows what is still needed."""
+    clock = Clock()
+    async with opened(tmp_path, clock=clock) as hood:
+        await hood.learn_many([good(text) for text in TEXTS[:3]])
+        clock.wait(400)
+        assert (await hood.maintain()).lessons == Tidied()
+        clock.wait(15)
+        await hood.recall(TEXTS[0], limit=1)
+        assert (await hood.maintain()).lessons == Tidied(uses=1)
+        clock.wait(15)
+        assert (await hood.maintain()).lessons == Tidied(archived=2)
+        assert [lesson.text for lesson in await hood.lessons()] == [TEXTS[0]]
+
+
 async def test_pinned_lessons_are_left_alone(tmp_path: Path) -> None:
     """For years; one that is pinned in the archive, as an import may bring it, is put back."""
     clock = Clock()
     async with opened(tmp_path, small(), clock=clock) as hood:
         ids = [r.id or "" for r in await hood.learn_many([good(text) for text in TEXTS[:3]])]
         await hood.pin(ids[0])
+        await hood.maintain()
         lesson = (await _by_text(hood))[TEXTS[1]]
         await hood.archive(lesson.id)
         await write(hood.store, [replace(archived(lesson), pinned=True)], at=clock.now)
@@ -247,6 +263,7 @@ async def test_killed_at_a_change_the_next_upkeep_finishes_it(
     clock, embedder = Clock(), HashedEmbedder(dimension=dimension)
     async with opened(tmp_path, embedder, clock=clock) as hood:
         await hood.learn_many([good(text) for text in [*TEXTS[:5], TEXTS[0]]])
+        await hood.maintain()
         clock.wait(95)
         await hood.recall(TEXTS[3], limit=1)
         await hood.recall(TEXTS[4], limit=1)
