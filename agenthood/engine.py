@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from agenthood.errors import EmbeddingError, InvalidInputError
+from agenthood.errors import EmbeddingError, InvalidInputError, StoreError
 from agenthood.formats import parse_time, utc_now
 from agenthood.learning import archiving, forgetting, migration, tending, transfer
 from agenthood.learning.recall import Query
@@ -233,9 +233,10 @@ class AsyncHood(OpenStore):
         """
         parts = self.parts
         done = await forgetting.forget(parts.store, ids, episodes=episodes, residual=parts.residual)
-        await tending.count_uses(
-            parts.store, parts.uses, now=parts.clock()
-        )  # its file names the forgotten ids
+        try:  # their file names what was forgotten
+            await tending.count_uses(parts.store, parts.uses, now=parts.clock())
+        except StoreError as exc:
+            _log.warning("the uses were not counted, and still name what was forgotten: %s", exc)
         return done
 
     async def status(self) -> Status:

@@ -185,7 +185,7 @@ async def reindex(
     return pending, reason
 
 
-def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """`items` in parts of at most `BATCH`."""
-    for start in range(0, len(items), BATCH):
-        yield items[start : start + BATCH]
+def batches(items: Sequence[T], size: int = BATCH) -> Iterator[Sequence[T]]:
+    """`items` in parts of at most `size`."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

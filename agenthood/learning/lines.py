@@ -97,12 +97,14 @@ def _lesson(body: Mapping[str, Any]) -> Lesson:
     tier = body.get("tier", "working")
     if tier not in TIERS:
         raise InvalidInputError(f"tier {shown(tier, 80)} is none of {', '.join(map(repr, TIERS))}")
-    used = body.get("last_used")
+    pinned, used = body.get("pinned", False), body.get("last_used")
+    if not isinstance(pinned, bool):
+        raise InvalidInputError(f"pinned {shown(pinned, 80)} is neither true nor false")
     assert mean is not None  # noqa: S101  one score was given
     return Lesson(
         "", kind, text, pattern_text(kind, member, skill, text), member, skill, mean, min(evidence, rules.MAX_COUNT),
         tuple(map(redact, episodes[-rules.MAX_CITED :])), iso(parse_time(first)), iso(parse_time(last)),
-        redact(_text(body, "outcome", "")), tier, body.get("pinned") is True, rules.read_count(body.get("uses")),
+        redact(_text(body, "outcome", "")), tier, pinned, rules.read_count(body.get("uses")),
         iso(parse_time(used)) if used else "",
     )  # fmt: skip
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 UPKEEP_KEY = "learner/upkeep"
 """The key of long-term memory that says since when lessons are looked after."""
+_USED = 4_000
+"""Lessons whose uses are counted in one commit: the lock is held for all of them, so few commits."""
 
 
 async def tend(
@@ -84,7 +86,7 @@ async def count_uses(store: VectorStore, uses: UseLog, *, now: datetime) -> int:
     counted = 0
     async with store.exclusive():
         for noted in uses.claimed():
-            for part in batches(sorted(noted)):
+            for part in batches(sorted(noted), _USED):
                 rows = await store.get(SHARED, part)
                 used = [
                     _used(lesson, noted[lesson.id], now)

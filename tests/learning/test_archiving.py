@@ -194,6 +194,38 @@ async def test_a_pattern_row_of_another_program_does_not_bring_it_back(tmp_path:
         assert key in await hood.store.get(SHARED, [key]), "its row was removed, and it would make it again"
         await hood.restore(ids[0])
         assert (await _texts(hood))[0] == ONE
+        theirs = replace(row, id=PATTERN + lesson_key(ids[1]), content=_pattern(TWO))
+        await hood.store.upsert(SHARED, [theirs])
+        await hood.archive(ids[1])
+        assert theirs.id in await hood.store.get(SHARED, [theirs.id])
+        assert TWO not in await _texts(hood, TWO)
+
+
+def _pattern(text: str) -> str:
+    return f"learned:dev:test:{text}"
+
+
+async def test_what_is_archived_while_a_migration_embeds_it_stays_out(tmp_path: Path) -> None:
+    """Embedding takes its time, without the lock; what was decided meanwhile holds."""
+
+    class Slow(HashedEmbedder):
+        meanwhile: Any = None
+
+        async def embed(self, texts: Any, **options: Any) -> Any:
+            if self.meanwhile is not None and ONE in texts:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                await meanwhile()
+            return await super().embed(texts, **options)
+
+    async with opened(tmp_path) as hood:  # under another model
+        ids = await _filled(hood)
+    embedder = Slow(dimension=64)
+    async with opened(tmp_path, embedder, start_migration=False) as hood:
+        embedder.meanwhile = lambda: hood.archive(ids[0])
+        await hood.migrate()
+        assert hood.index.main.name not in await _index_rows(hood, ids[0])
+        assert await migration.is_current(hood.store, hood.index)
+        assert (await hood.status()).indexed == 2
 
 
 async def test_a_lesson_that_only_a_pattern_row_knows_can_be_archived(tmp_path: Path) -> None:
@@ -275,8 +307,11 @@ async def test_export_and_import_keep_tier_pin_and_uses(tmp_path: Path) -> None:
                  "mean": 0.1, "evidence": 1, "episodes": ["ep:1-abcdef"]}  # fmt: skip
         assert (await hood.import_([json.dumps(fresh)])).merged == 1
         assert (await _texts(hood, THREE))[0] == THREE
-        bad_tier = await hood.import_([json.dumps(fresh | {"tier": "attic"})])
-        assert "tier 'attic' is none of" in bad_tier.rejected[0][1]
+        bad_ones = await hood.import_(
+            [json.dumps(fresh | {"tier": "attic"}), json.dumps(fresh | {"pinned": 1})]
+        )
+        assert "tier 'attic' is none of" in bad_ones.rejected[0][1]
+        assert "pinned 1 is neither true nor false" in bad_ones.rejected[1][1]
 
 
 async def test_forgetting_takes_archived_lessons_and_their_uses(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -14,10 +15,11 @@ import pytest
 from agenthood.config import Settings
 from agenthood.embedding.settings import EmbedderSettings
 from agenthood.embedding.testing import HashedEmbedder
-from agenthood.formats import iso
+from agenthood.formats import iso, utc_now
 from agenthood.learning import migration
 from agenthood.learning.archiving import archived, write
 from agenthood.learning.salience import HALF_LIFE, MOST_SUNK
+from agenthood.learning.tending import tend
 from agenthood.records import Tidied
 from hoods import Clock, bad, good, opened, small
 
@@ -175,6 +177,31 @@ async def test_confirmed_lessons_go_last(tmp_path: Path) -> None:
         await hood.learn_many([good(TEXTS[1])])
         assert (await hood.maintain()).lessons.archived == 1
         assert [lesson.text for lesson in await hood.lessons()] == [TEXTS[0]]
+
+
+async def test_learning_and_upkeep_at_once_lose_nothing(tmp_path: Path) -> None:
+    """A bound archives what another process is just learning again: every episode counts, and the index agrees."""
+    async with opened(tmp_path, **_bounded(2)) as one, opened(tmp_path, **_bounded(2)) as two:
+
+        async def learn() -> None:
+            for _ in range(12):
+                for receipt in await two.learn_many([good(text) for text in TEXTS]):
+                    assert receipt.status in {"stored", "merged"}
+
+        async def tidy() -> None:
+            while not learning.done():
+                await tend(one.store, one.index, one.parts.uses, now=utc_now(), max_lessons=2)
+
+        learning = asyncio.create_task(learn())
+        await asyncio.gather(learning, tidy())
+        found = await _by_text(one)
+        assert {text: lesson.evidence for text, lesson in found.items()} == dict.fromkeys(TEXTS, 12)
+        active = {text for text, lesson in found.items() if not lesson.archived}
+        assert {lesson.text for lesson in await two.recall("login test", threshold=0, limit=20)} == active
+        await one.maintain()
+        assert len(await one.lessons()) == 2
+    async with opened(tmp_path, **_bounded(2)) as hood:
+        assert hood.migration is None
 
 
 async def test_uses_of_a_clock_that_ran_ahead_do_not_stop_the_count(tmp_path: Path) -> None:
