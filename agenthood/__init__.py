@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from agenthood.memory.residual import ResidualMemory
     from agenthood.memory.short_term import ShortTermMemory
     from agenthood.records import (
+        Changed,
         EvalResult,
         Forgotten,
         Imported,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         RecalledLesson,
         Receipt,
         Status,
+        Tidied,
     )
     from agenthood.session import AsyncSession, Session
     from agenthood.sync import Hood
@@ -91,6 +93,7 @@ _HOMES = {
     "memory.residual": ("ResidualMemory",),
     "memory.short_term": ("ShortTermMemory",),
     "records": (
+        "Changed",
         "EvalResult",
         "Forgotten",
         "Imported",
@@ -103,6 +106,7 @@ _HOMES = {
         "RecalledLesson",
         "Receipt",
         "Status",
+        "Tidied",
     ),
     "session": ("AsyncSession", "Session"),
     "sync": ("Hood",),
@@ -125,10 +129,12 @@ __all__ = [  # noqa: RUF022  the front door first
     "RecalledLesson",
     "Status",
     "LearnerStatus",
+    "Changed",
     "Forgotten",
     "Imported",
     "MigrationReport",
     "MaintenanceReport",
+    "Tidied",
     "PatternMatch",
     "Embedder",
     "EmbeddingIndex",

@@ -14,20 +14,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agenthood.config_values import CONVERTERS, Value, threshold
+from agenthood.config_values import CONVERTERS, Value, count, threshold
 from agenthood.errors import ConfigError
 from agenthood.learning.rules import MATCH_THRESHOLD, RECALL_THRESHOLD
 from agenthood.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from agenthood.embedding.settings import EmbedderSettings
 
 CONFIG_FILE = "config.json"
 
 _FOREIGN_KEYS = ("provider", "providers", "failover")
-_THRESHOLDS = {"mergeThreshold": "merge_threshold", "recallThreshold": "recall_threshold"}
+_NUMBERS = {
+    "mergeThreshold": "merge_threshold",
+    "recallThreshold": "recall_threshold",
+    "maxLessons": "max_lessons",
+}
 _VARIABLES = {
     "AGENTHOOD_EMBEDDER": "kind",
     "AGENTHOOD_EMBED_MODEL": "model",
@@ -38,9 +42,15 @@ _VARIABLES = {
     "AGENTHOOD_EMBED_TIMEOUT": "timeout",
     "AGENTHOOD_EMBED_DEADLINE": "deadline",
 }
-_THRESHOLD_VARIABLES = {
+_NUMBER_VARIABLES = {
     "AGENTHOOD_MERGE_THRESHOLD": "merge_threshold",
     "AGENTHOOD_RECALL_THRESHOLD": "recall_threshold",
+    "AGENTHOOD_MAX_LESSONS": "max_lessons",
+}
+_CHECKS: Mapping[str, Callable[[object, str], Any]] = {
+    "merge_threshold": threshold,
+    "recall_threshold": threshold,
+    "max_lessons": count,
 }
 _KEYS = {
     "kind": "kind",
@@ -58,7 +68,7 @@ _KEYS = {
     "documentPrefix": "document_prefix",
     "deadline": "deadline",
 }
-_OURS = ("AGENTHOOD_EMBED", "AGENTHOOD_MERGE", "AGENTHOOD_RECALL")
+_OURS = ("AGENTHOOD_EMBED", "AGENTHOOD_MERGE", "AGENTHOOD_RECALL", "AGENTHOOD_MAX_")
 SELF_CONTAINED = ("bundled", "lexical")
 """Kinds that need nothing else, so that a model or a key beside them is a mistake."""
 
@@ -71,6 +81,7 @@ class Settings:
         embedder: which embedder, and how to reach it.
         merge_threshold: calibrated match score in [0, 1] from which an episode counts as a known lesson.
         recall_threshold: calibrated match score in [0, 1] from which a lesson is recalled.
+        max_lessons: how many lessons `maintain` leaves in look-ups; None for any number.
         warnings: what was found in the configuration and not understood, one sentence each.
         sources: setting -> where it came from, such as `AGENTHOOD_EMBEDDER`; absent for defaults.
     """
@@ -78,12 +89,15 @@ class Settings:
     embedder: EmbedderSettings
     merge_threshold: float = MATCH_THRESHOLD
     recall_threshold: float = RECALL_THRESHOLD
+    max_lessons: int | None = None
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("merge_threshold", "recall_threshold"):
             threshold(getattr(self, name), f"Settings.{name}")
+        if self.max_lessons is not None:
+            count(self.max_lessons, "Settings.max_lessons")
 
 
 def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -101,17 +115,17 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
     warnings = [*_unknown_keys(file, content), *_unknown_variables(environ)]
     from_file, more_warnings = _embedder_in(file, content.get("embedder"))
     embedder = _overlaid(from_file, _from_environment(_VARIABLES, environ))
-    thresholds = {
+    numbers = {
         name: Value(content[key], f"{key} in {file}")
-        for key, name in _THRESHOLDS.items()
+        for key, name in _NUMBERS.items()
         if content.get(key) is not None
     }
-    thresholds |= _from_environment(_THRESHOLD_VARIABLES, environ)
+    numbers |= _from_environment(_NUMBER_VARIABLES, environ)
     return Settings(
         embedder=_embedder_settings(embedder),
         warnings=(*warnings, *more_warnings, *_unused(embedder)),
-        sources={name: found.source for name, found in (embedder | thresholds).items()},
-        **{name: threshold(found.value, found.source) for name, found in thresholds.items()},
+        sources={name: found.source for name, found in (embedder | numbers).items()},
+        **{name: _CHECKS[name](found.value, found.source) for name, found in numbers.items()},
     )
 
 
@@ -152,7 +166,7 @@ def _object(file: Path, text: str) -> dict[str, Any]:
 
 
 def _unknown_keys(file: Path, content: Mapping[str, Any]) -> list[str]:
-    known = ("embedder", *_THRESHOLDS, *_FOREIGN_KEYS)
+    known = ("embedder", *_NUMBERS, *_FOREIGN_KEYS)
     return [
         f"unknown key {key[:80]!r} in {str(file)!r}{did_you_mean(key, known)}"
         for key in content
@@ -161,7 +175,7 @@ def _unknown_keys(file: Path, content: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    known = (*_VARIABLES, *_THRESHOLD_VARIABLES)
+    known = (*_VARIABLES, *_NUMBER_VARIABLES)
     return [
         f"unknown variable {name!r}{did_you_mean(name, known)}"
         for name in sorted(environ)

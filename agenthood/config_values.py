@@ -89,6 +89,11 @@ def _whole(minimum: int) -> Callable[[Value], int]:
     return convert
 
 
+def count(value: object, source: str) -> int:
+    """`value` as a whole number from 1; as `threshold` otherwise."""
+    return _whole(1)(Value(value, source))
+
+
 CONVERTERS: dict[str, Callable[[Value], Any]] = {
     "kind": _text,
     "model": _text,

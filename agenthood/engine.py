@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from agenthood.errors import EmbeddingError, InvalidInputError
-from agenthood.formats import parse_time
-from agenthood.learning import forgetting, migration, transfer
+from agenthood.errors import EmbeddingError, InvalidInputError, StoreError
+from agenthood.formats import parse_time, utc_now
+from agenthood.learning import archiving, forgetting, migration, tending, transfer
 from agenthood.learning.recall import Query
 from agenthood.opening import MIGRATION_SECONDS, OpenStore
 from agenthood.overview import chosen_lessons, status_of
 from agenthood.records import (
     UNKNOWN,
+    Changed,
     EvalResult,
     Forgotten,
     Imported,
@@ -29,12 +29,13 @@ from agenthood.records import (
     Receipt,
     Scoring,
     Status,
+    Tier,
 )
 from agenthood.session import DEADLINE, AsyncSession
 from agenthood.upkeep import drop_other_spaces, tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agenthood.config import Settings
     from agenthood.embedding.base import Embedder
@@ -119,7 +120,7 @@ class AsyncHood(OpenStore):
         threshold: float | None = None,
         scoring: Scoring = "calibrated",
     ) -> Recall:
-        """The lessons that bear on `text`, best first.
+        """The lessons that bear on `text`, best first. Those found count as used; `maintain` adds it up.
 
         Args:
             text: a task, a question, an error message: whatever the next run is about.
@@ -135,13 +136,10 @@ class AsyncHood(OpenStore):
             StoreError: the store could not be searched.
         """
         parts = self.parts
-        lowest = parts.recall_threshold if threshold is None else threshold
-        query = Query(text, limit, member, skill, kind, lowest, scoring)
-        found = await parts.recaller.recall(query)
-        if await parts.catch_up.just_done():
-            found = await parts.recaller.recall(query)
-        missing = parts.catch_up.missing
-        return replace(found, degraded=True, reason=missing) if missing and not found.degraded else found
+        lowest = parts.settings.recall_threshold if threshold is None else threshold
+        found = await parts.recall(Query(text, limit, member, skill, kind, lowest, scoring))
+        parts.uses.note(lesson.id for lesson in found)
+        return found
 
     def session(  # noqa: PLR0913  the options of a session
         self,
@@ -172,27 +170,59 @@ class AsyncHood(OpenStore):
 
     # -- seeing and forgetting --------------------------------------------------------------------------
 
-    async def lessons(
+    async def lessons(  # noqa: PLR0913  the options of a list
         self,
         *,
         kind: Kind | None = None,
         member: str | None = None,
         skill: str | None = None,
         contains: str | None = None,
+        tier: Tier | None = None,
         limit: int | None = None,
     ) -> list[Lesson]:
-        """All lessons that fit, latest first.
+        """All lessons that fit, latest first; those in the archive only if asked for.
 
         Args:
             kind: only this kind.
             member: only this member's.
             skill: only of this skill.
             contains: only those whose text holds this, upper or lower case.
+            tier: only of this tier, such as `archive`; all tiers but that if absent.
             limit: how many at most; all if absent.
         """
         return await chosen_lessons(
-            self.store, kind=kind, member=member, skill=skill, contains=contains, limit=limit
+            self.store, kind=kind, member=member, skill=skill, contains=contains, tier=tier, limit=limit
         )
+
+    async def pin(self, *ids: str) -> Changed:
+        """Keep lessons as they are: upkeep neither moves nor archives them, and they do not fade.
+
+        An archived one is restored.
+
+        Args:
+            ids: ids of lessons, as `lessons` and `recall` give them.
+
+        Raises:
+            InvalidInputError: an id that is no text.
+            StoreError: the store could not be written; what was changed until then stays.
+        """
+        return await self._change(ids, archiving.pinned)
+
+    async def unpin(self, *ids: str) -> Changed:
+        """Let upkeep move lessons again. Args, errors: as `pin`."""
+        return await self._change(ids, archiving.unpinned)
+
+    async def archive(self, *ids: str) -> Changed:
+        """Take lessons out of look-ups and keep them with all their evidence. Args, errors: as `pin`."""
+        return await self._change(ids, archiving.archived)
+
+    async def restore(self, *ids: str) -> Changed:
+        """Put archived lessons back into look-ups. Args, errors: as `pin`."""
+        return await self._change(ids, archiving.restored)
+
+    async def _change(self, ids: Sequence[str], alter: Callable[[Lesson], Lesson]) -> Changed:
+        now = self.parts.clock()
+        return await archiving.change(self.store, self.index, self.space, ids, alter, now=now)
 
     async def forget(self, *ids: str, episodes: bool = False) -> Forgotten:
         """Remove lessons everywhere, also from old versions on disk.
@@ -201,7 +231,13 @@ class AsyncHood(OpenStore):
             ids: ids of lessons, as `lessons` and `recall` give them.
             episodes: also remove the episodes they cite and those with the same text.
         """
-        return await forgetting.forget(self.store, ids, episodes=episodes, residual=self.residual)
+        parts = self.parts
+        done = await forgetting.forget(parts.store, ids, episodes=episodes, residual=parts.residual)
+        try:  # their file names what was forgotten
+            await tending.count_uses(parts.store, parts.uses, now=parts.clock())
+        except StoreError as exc:
+            _log.warning("the uses were not counted, and still name what was forgotten: %s", exc)
+        return done
 
     async def status(self) -> Status:
         """Counts, the active space, and what the learner has done."""
@@ -235,13 +271,21 @@ class AsyncHood(OpenStore):
             await self.space.prepare()
 
     async def maintain(self) -> MaintenanceReport:
-        """Finish a forget and the index, compact every collection, and remove old versions."""
+        """Tidy the lessons, complete the index, compact every collection, and remove old versions.
+
+        Lessons are promoted, demoted and archived as `learning.salience` says, and the least salient ones above
+        `max_lessons` of the settings are archived; evidence is never removed. A forget that was killed is finished.
+        """
         await self._finish_forgetting()
+        parts = self.parts
+        tidied = await tending.tend(
+            parts.store, parts.index, parts.uses, now=parts.clock(), max_lessons=parts.settings.max_lessons
+        )
         migrated = None
         if not await migration.is_current(self.store, self.index):
             await self._wait_for_model()
             migrated = await self._migrate()
-        return MaintenanceReport(await tidy(self.store, self.residual), migrated)
+        return MaintenanceReport(await tidy(self.store, self.residual), migrated, tidied)
 
     async def export(self, file: TextIO) -> int:
         """Write every lesson, episode and other memory as JSON lines; returns how many lines."""
@@ -257,13 +301,14 @@ class AsyncHood(OpenStore):
         return await transfer.import_lines(self.store, self.index, self.space, lines, on_progress=on_progress)
 
 
-def open_async(
+def open_async(  # noqa: PLR0913  the options of a store
     path: str | Path = ".agenthood",
     *,
     settings: Settings | None = None,
     embedder: Embedder | str | None = None,
     start_migration: bool = True,
     migration_seconds: float = MIGRATION_SECONDS,
+    clock: Callable[[], datetime] = utc_now,
 ) -> AsyncHood:
     """Open a store, as in `async with agenthood.open_async() as hood` or `hood = await agenthood.open_async()`.
 
@@ -273,6 +318,7 @@ def open_async(
         embedder: an `Embedder`, or the name of a kind, such as `bundled` or `lexical`.
         start_migration: whether lessons that are not indexed yet are indexed at the start.
         migration_seconds: how long that may take; the rest is done at the next start.
+        clock: gives the current time, aware, for what is learned, ranked and tidied.
     """
     return AsyncHood(
         path,
@@ -280,4 +326,5 @@ def open_async(
         embedder=embedder,
         start_migration=start_migration,
         migration_seconds=migration_seconds,
+        clock=clock,
     )

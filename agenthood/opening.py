@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agenthood.catch_up import CatchUp
 from agenthood.errors import EmbeddingError, EmbeddingSpaceError, StoreError
+from agenthood.formats import utc_now
 from agenthood.learning import forgetting, migration
 from agenthood.learning.index import EmbeddingIndex
 from agenthood.learning.learner import EpisodeLearner
@@ -19,15 +20,18 @@ from agenthood.learning.spaces import ActiveSpace
 from agenthood.memory.episodic import EpisodicMemory
 from agenthood.memory.long_term import LongTermMemory
 from agenthood.memory.residual import ResidualMemory
+from agenthood.memory.uses import UseLog
 from agenthood.stores.base import SHARED
 from agenthood.stores.lance.store import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from datetime import datetime
 
     from agenthood.config import Settings
     from agenthood.embedding.base import Embedder
-    from agenthood.records import MigrationReport
+    from agenthood.learning.recall import Query
+    from agenthood.records import MigrationReport, Recall
     from agenthood.stores.base import VectorStore
 
     Progress = Callable[[int, int], None]
@@ -48,7 +52,9 @@ class Parts:
         learner: what learns.
         recaller: what recalls.
         catch_up: what indexes later what could not be indexed at once.
-        recall_threshold: the configured one, in [0, 1].
+        uses: which lessons were put before an agent.
+        settings: what the store was opened with.
+        clock: the current time in UTC.
     """
 
     store: VectorStore
@@ -58,13 +64,28 @@ class Parts:
     learner: EpisodeLearner
     recaller: Recaller
     catch_up: CatchUp
-    recall_threshold: float
+    uses: UseLog
+    settings: Settings
+    clock: Callable[[], datetime]
+
+    async def recall(self, query: Query) -> Recall:
+        """The lessons for `query`, also those that an embedder just back has to catch up with; notes no use.
+
+        Raises:
+            InvalidInputError: `Query.check` refused it.
+            StoreError: the store could not be searched.
+        """
+        found = await self.recaller.recall(query)
+        if await self.catch_up.just_done():
+            found = await self.recaller.recall(query)
+        missing = self.catch_up.missing
+        return replace(found, degraded=True, reason=missing) if missing and not found.degraded else found
 
 
 class OpenStore:
     """A store that can be opened and closed, and its parts while it is open."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the options of a store
         self,
         path: str | Path = ".agenthood",
         *,
@@ -72,6 +93,7 @@ class OpenStore:
         embedder: Embedder | str | None = None,
         start_migration: bool = True,
         migration_seconds: float = MIGRATION_SECONDS,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """See `agenthood.open_async`."""
         self.path = Path(path)
@@ -79,6 +101,7 @@ class OpenStore:
         self._wanted = embedder
         self._start_migration = start_migration
         self._migration_seconds = migration_seconds
+        self._clock = clock
         self._fallback = ""
         self._parts: Parts | None = None
 
@@ -186,13 +209,19 @@ class OpenStore:
         await space.load_calibration()
         await _verify(space)
         index = EmbeddingIndex(store, space.space, shared=shared, calibration=space.calibration)
-        residual = ResidualMemory(self.path / "residual.json")
+        residual = ResidualMemory(self.path / "residual.json", clock=self._clock)
         learner = EpisodeLearner(
-            store, index=index, space=space, residual=residual, threshold=settings.merge_threshold
+            store,
+            index=index,
+            space=space,
+            residual=residual,
+            threshold=settings.merge_threshold,
+            clock=self._clock,
         )
         catch_up = CatchUp(space, partial(migration.reindex_legacy_patterns, store, index, space))
-        recaller = Recaller(store, index, space)
-        return Parts(store, space, index, residual, learner, recaller, catch_up, settings.recall_threshold)
+        recaller = Recaller(store, index, space, clock=self._clock)
+        uses = UseLog(self.path / "uses.jsonl", clock=self._clock)
+        return Parts(store, space, index, residual, learner, recaller, catch_up, uses, settings, self._clock)
 
     async def _begin(self, parts: Parts) -> None:
         """Finish what was left undone, as far as the time for it goes."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agenthood.errors import InvalidInputError
 from agenthood.formats import EPISODE, storable
 from agenthood.learning.lessons import read_book
-from agenthood.records import KINDS, Lesson, Status
+from agenthood.records import KINDS, TIERS, Lesson, Status
 from agenthood.stores.base import SHARED
 from agenthood.stores.filters import StartsWith
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agenthood.opening import Parts
-    from agenthood.records import Kind
+    from agenthood.records import Kind, Tier
     from agenthood.stores.base import VectorStore
 
 
@@ -26,9 +26,12 @@ async def chosen_lessons(  # noqa: PLR0913  the options of a list
     member: str | None,
     skill: str | None,
     contains: str | None,
+    tier: Tier | None,
     limit: int | None,
 ) -> list[Lesson]:
     """See `AsyncHood.lessons`."""
+    if tier is not None and tier not in TIERS:
+        raise InvalidInputError(f"tier {tier!r} is none of {', '.join(map(repr, TIERS))}")
     if kind is not None and kind not in KINDS:
         raise InvalidInputError(f"kind {kind!r} is none of {', '.join(map(repr, KINDS))}")
     named = {"kind": kind, "member": member, "skill": skill}
@@ -37,7 +40,8 @@ async def chosen_lessons(  # noqa: PLR0913  the options of a list
     found = [
         lesson
         for lesson in (await read_book(store)).lessons.values()
-        if all(getattr(lesson, name) == value for name, value in wanted.items())
+        if (not lesson.archived if tier is None else lesson.tier == tier)
+        and all(getattr(lesson, name) == value for name, value in wanted.items())
         and part in lesson.text.lower()
     ]
     found.sort(key=lambda lesson: lesson.id)
@@ -49,16 +53,18 @@ async def status_of(parts: Parts, path: Path, reason: str) -> Status:
     """See `AsyncHood.status`; `reason` says why meaning is not compared."""
     book = await read_book(parts.store)
     present = set((await parts.index.present()).values())
-    indexed = sum(storable(pattern) in present for pattern in book.lessons)
+    active = book.active
+    indexed = sum(storable(pattern) in present for pattern in active)
     return Status(
         path=str(path),
-        lessons={kind: sum(one.kind == kind for one in book.lessons.values()) for kind in KINDS},
+        lessons={kind: sum(one.kind == kind for one in active.values()) for kind in KINDS},
         episodes=await parts.store.count(SHARED, StartsWith("id", EPISODE)),
         indexed=indexed,
-        pending=len(book.lessons) - indexed,
+        pending=len(active) - indexed,
         space=str(parts.index.space),
         semantic=parts.space.semantic,
         calibration=parts.space.calibration,
         learner=await parts.learner.get_status(),
         reason=reason,
+        archived=len(book.archived),
     )

@@ -14,9 +14,11 @@ Kind: TypeAlias = Literal["learned", "antipattern"]
 ReceiptStatus: TypeAlias = Literal["stored", "merged", "pending", "skipped", "rejected"]
 Trend: TypeAlias = Literal["rising", "stable", "falling"]
 Scoring: TypeAlias = Literal["calibrated", "cosine", "squared_l2"]
+Tier: TypeAlias = Literal["working", "short", "long", "archive"]
 
 SCORINGS: tuple[Scoring, ...] = ("calibrated", "cosine", "squared_l2")
 KINDS: tuple[Kind, ...] = ("learned", "antipattern")
+TIERS: tuple[Tier, ...] = ("working", "short", "long", "archive")
 UNKNOWN = "unknown"
 """The member or skill of an episode that names none."""
 
@@ -91,6 +93,10 @@ class Lesson:
         first_seen: ISO 8601 time of its first episode.
         last_seen: ISO 8601 time of its latest episode.
         outcome: how the latest of them that said so ended.
+        tier: how long it is kept: `working` (new), `short`, `long`; `archive` is out of look-ups, and restorable.
+        pinned: True if upkeep never moves it.
+        uses: how often it was put before an agent, as far as upkeep has counted.
+        last_used: ISO 8601 time of the latest of those; empty if there was none.
     """
 
     id: str
@@ -105,6 +111,15 @@ class Lesson:
     first_seen: str = ""
     last_seen: str = ""
     outcome: str = ""
+    tier: Tier = "working"
+    pinned: bool = False
+    uses: int = 0
+    last_used: str = ""
+
+    @property
+    def archived(self) -> bool:
+        """Whether it is kept out of look-ups."""
+        return self.tier == "archive"
 
     def to_dict(self) -> dict[str, Any]:
         """The lesson as a JSON-ready mapping."""
@@ -248,7 +263,7 @@ class Status:
 
     Attributes:
         path: the `.agenthood` directory.
-        lessons: lessons per kind.
+        lessons: lessons per kind, without the archived ones.
         episodes: how many episodes are recorded.
         indexed: how many lessons are findable by meaning in the active space.
         pending: how many wait for an embedder.
@@ -257,6 +272,7 @@ class Status:
         calibration: the active space's calibration, or None while scores are raw.
         learner: what the learner has done.
         reason: why no (semantic) embedder is active; empty if one is.
+        archived: how many lessons are archived.
     """
 
     path: str
@@ -269,6 +285,7 @@ class Status:
     calibration: Calibration | None
     learner: LearnerStatus
     reason: str = ""
+    archived: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The status as a JSON-ready mapping."""
@@ -281,7 +298,7 @@ class MigrationReport:
 
     Attributes:
         space: the embedding space it filled.
-        lessons: distinct usable lessons on the store.
+        lessons: distinct usable lessons on the store, without the archived ones.
         present: how many were already indexed.
         embedded: how many this run embedded and indexed.
         remaining: how many are still to do.
@@ -353,16 +370,60 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
+class Changed:
+    """What `pin`, `unpin`, `archive` or `restore` did.
+
+    Attributes:
+        lessons: ids of the lessons changed.
+        unchanged: ids of those that were like that already.
+        missing: ids that no lesson has.
+        pending: how many of the restored ones cannot be found by meaning before a migration.
+        reason: why they cannot.
+    """
+
+    lessons: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    pending: int = 0
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as a JSON-ready mapping."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """What `maintain` did to the lessons.
+
+    Attributes:
+        promoted: how many it moved up a tier.
+        demoted: how many it moved down a tier.
+        archived: how many it took out of look-ups.
+        restored: how many it put back.
+        uses: how many uses it counted.
+    """
+
+    promoted: int = 0
+    demoted: int = 0
+    archived: int = 0
+    restored: int = 0
+    uses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What `maintain` did to each collection.
+    """What `maintain` did to the lessons and to each collection.
 
     Attributes:
         collections: name -> what was done and found: rows, fragments before and after, bytes freed, index state.
         migration: what the pattern index still needed.
+        lessons: what became of the lessons.
     """
 
     collections: Mapping[str, Mapping[str, Any]]
     migration: MigrationReport | None = None
+    lessons: Tidied = Tidied()
 
     def to_dict(self) -> dict[str, Any]:
         """The report as a JSON-ready mapping."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from agenthood.block import contains_block, render_block
 from agenthood.errors import AgenthoodError
 from agenthood.formats import storable
+from agenthood.learning.recall import Query
 from agenthood.learning.rules import mean_score
 from agenthood.records import UNKNOWN, EvalResult, Recall, RecalledLesson, Receipt
 from agenthood.redaction import redact
@@ -148,17 +149,21 @@ class AsyncSession:
             self.receipt = Receipt("rejected", episode_id=self.episode_id, reason=self.degraded)
 
     async def _recall(self) -> tuple[RecalledLesson, ...]:
+        parts = self._hood.parts
+        threshold = parts.settings.recall_threshold
         found: dict[str, RecalledLesson] = {}
         skills = [self.skill, None] if self.skill != UNKNOWN else [None]
         for skill in skills:  # those of the same skill first, then any
             if len(found) < self._limit:
-                recall: Recall = await self._hood.recall(
-                    self.task, limit=self._limit, member=self.member, skill=skill
+                recall: Recall = await parts.recall(
+                    Query(self.task, self._limit, self.member, skill, threshold=threshold)
                 )
                 self.degraded = self.degraded or recall.reason
                 for lesson in recall:
                     found.setdefault(lesson.id, lesson)
-        return self._fitting(list(found.values())[: self._limit])
+        shown = self._fitting(list(found.values())[: self._limit])
+        parts.uses.note(lesson.id for lesson in shown)
+        return shown
 
     def _fitting(self, found: list[RecalledLesson]) -> tuple[RecalledLesson, ...]:
         """Those of the lessons that the capped block has room for."""

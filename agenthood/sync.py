@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TextIO, TypeVar
 
 from agenthood.background import BackgroundLoop
 from agenthood.engine import AsyncHood
+from agenthood.formats import utc_now
 from agenthood.opening import MIGRATION_SECONDS
 from agenthood.session import DEADLINE, Session
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from agenthood.config import Settings
     from agenthood.embedding.base import Embedder
     from agenthood.records import (
+        Changed,
         EvalResult,
         Forgotten,
         Imported,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         Receipt,
         Scoring,
         Status,
+        Tier,
     )
     from agenthood.stores.base import Health
 
@@ -40,7 +43,7 @@ T = TypeVar("T")
 class Hood:
     """An open store with its engine. Close it, or use it as `with open(path) as hood`. Any thread may call it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the options of a store
         self,
         path: str | Path = ".agenthood",
         *,
@@ -48,6 +51,7 @@ class Hood:
         embedder: Embedder | str | None = None,
         start_migration: bool = True,
         migration_seconds: float = MIGRATION_SECONDS,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """See `agenthood.open`."""
         self.hood = AsyncHood(
@@ -56,6 +60,7 @@ class Hood:
             embedder=embedder,
             start_migration=start_migration,
             migration_seconds=migration_seconds,
+            clock=clock,
         )
         self._background = BackgroundLoop()
         self._open = True
@@ -159,19 +164,42 @@ class Hood:
         )
         return Session(session, self._call)
 
-    def lessons(
+    def lessons(  # noqa: PLR0913  the options of a list
         self,
         *,
         kind: Kind | None = None,
         member: str | None = None,
         skill: str | None = None,
         contains: str | None = None,
+        tier: Tier | None = None,
         limit: int | None = None,
     ) -> list[Lesson]:
         """Same as `AsyncHood.lessons`."""
         return self._call(
-            self.hood.lessons, kind=kind, member=member, skill=skill, contains=contains, limit=limit
+            self.hood.lessons,
+            kind=kind,
+            member=member,
+            skill=skill,
+            contains=contains,
+            tier=tier,
+            limit=limit,
         )
+
+    def pin(self, *ids: str) -> Changed:
+        """Same as `AsyncHood.pin`."""
+        return self._call(self.hood.pin, *ids)
+
+    def unpin(self, *ids: str) -> Changed:
+        """Same as `AsyncHood.unpin`."""
+        return self._call(self.hood.unpin, *ids)
+
+    def archive(self, *ids: str) -> Changed:
+        """Same as `AsyncHood.archive`."""
+        return self._call(self.hood.archive, *ids)
+
+    def restore(self, *ids: str) -> Changed:
+        """Same as `AsyncHood.restore`."""
+        return self._call(self.hood.restore, *ids)
 
     def forget(self, *ids: str, episodes: bool = False) -> Forgotten:
         """Same as `AsyncHood.forget`."""
@@ -207,13 +235,14 @@ class Hood:
         return self._background.call(method(*args, **options))
 
 
-def open_sync(
+def open_sync(  # noqa: PLR0913  the options of a store
     path: str | Path = ".agenthood",
     *,
     settings: Settings | None = None,
     embedder: Embedder | str | None = None,
     start_migration: bool = True,
     migration_seconds: float = MIGRATION_SECONDS,
+    clock: Callable[[], datetime] = utc_now,
 ) -> Hood:
     """Open a store: `with agenthood.open() as hood`. Exported as `agenthood.open`.
 
@@ -223,6 +252,7 @@ def open_sync(
         embedder: an `Embedder`, or the name of a kind, such as `bundled` or `lexical`.
         start_migration: whether lessons that are not indexed yet are indexed at the start.
         migration_seconds: how long that may take; the rest is done at the next start.
+        clock: gives the current time, aware, for what is learned, ranked and tidied.
     """
     return Hood(
         path,
@@ -230,4 +260,5 @@ def open_sync(
         embedder=embedder,
         start_migration=start_migration,
         migration_seconds=migration_seconds,
+        clock=clock,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import agenthood
@@ -58,3 +59,22 @@ def files_with(folder: Path, text: str) -> list[str]:
         for path in folder.rglob("*")
         if wanted in str(path).encode() or (path.is_file() and wanted in path.read_bytes())
     )
+
+
+class Clock:
+    """A clock that a test moves on.
+
+    Attributes:
+        now: what it shows.
+    """
+
+    def __init__(self, now: datetime = datetime(2026, 6, 1, tzinfo=UTC)) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        """The time it shows."""
+        return self.now
+
+    def wait(self, days: float) -> None:
+        """Let days pass."""
+        self.now += timedelta(days=days)

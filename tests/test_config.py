@@ -253,3 +253,17 @@ def test_closest_knows_spellings() -> None:
     """Case, dashes and underscores make no difference; nothing near gives nothing."""
     assert closest("merge_threshold", ["mergeThreshold", "recallThreshold"]) == "mergeThreshold"
     assert closest("qqq", ["mergeThreshold"]) is None
+
+
+def test_the_most_lessons_are_a_whole_number_or_none(tmp_path: Path) -> None:
+    """Wherever it comes from; none means that any number may stay."""
+    assert load_settings(tmp_path, environ={}).max_lessons is None
+    (tmp_path / "config.json").write_text('{"maxLessons": 5000}')
+    assert load_settings(tmp_path, environ={}).max_lessons == 5_000
+    settings = load_settings(tmp_path, environ={"AGENTHOOD_MAX_LESSONS": "70"})
+    assert (settings.max_lessons, settings.sources["max_lessons"]) == (70, "AGENTHOOD_MAX_LESSONS")
+    for value in (0, -1, 2.5, True, "many"):
+        with pytest.raises(ConfigError, match=r"Settings\.max_lessons must be"):
+            Settings(EmbedderSettings(), max_lessons=value)  # type: ignore[arg-type]
+    (warning,) = load_settings(tmp_path / "none", environ={"AGENTHOOD_MAX_LESSON": "1"}).warnings
+    assert "AGENTHOOD_MAX_LESSONS" in warning

@@ -9,6 +9,7 @@ import click
 from agenthood.cli.completion import completion
 from agenthood.cli.doctor import doctor
 from agenthood.cli.feedback import feedback
+from agenthood.cli.keeping import archive, pin, restore, unpin
 from agenthood.cli.learn import learn
 from agenthood.cli.members import members
 from agenthood.cli.recall import lessons, recall
@@ -59,6 +60,7 @@ def cli() -> None:
 _program(
     [
         *(learn, recall, lessons, status, forget, run, members, feedback),
+        *(pin, unpin, archive, restore),
         *(migrate, maintain, export, import_, doctor, completion),
     ]
 )

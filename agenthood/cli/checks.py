@@ -96,6 +96,7 @@ def _settings(path: Path, settings: Settings) -> Iterator[Check]:
     values |= {
         "merge threshold": ("merge_threshold", f"{settings.merge_threshold:g}"),
         "recall threshold": ("recall_threshold", f"{settings.recall_threshold:g}"),
+        "most lessons": ("max_lessons", f"{settings.max_lessons or 'any number'}"),
     }
     for name, (field, value) in values.items():
         source = settings.sources.get(field)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agenthood.cli.output import Output
-    from agenthood.records import Kind, Lesson, Recall, Scoring
+    from agenthood.records import Kind, Lesson, Recall, Scoring, Tier
 
 _CHARACTERS_ASKED = 100_000
 """Characters of standard input looked at; embedders read a few thousand of them."""
@@ -101,6 +101,11 @@ def recall(  # noqa: PLR0913  one per option
 @click.option("--member", metavar="NAME", help="Only lessons of this member.")
 @chosen_lessons
 @click.option("--contains", metavar="TEXT", help="Only lessons whose text contains this.")
+@click.option(
+    "--tier",
+    type=click.Choice(("working", "short", "long", "archive")),
+    help="Only lessons of this tier.  [default: all but archive]",
+)
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="At most this many lessons.")
 @pass_session
 def lessons(  # noqa: PLR0913  one per option
@@ -111,16 +116,19 @@ def lessons(  # noqa: PLR0913  one per option
     member: str | None,
     skill: str | None,
     contains: str | None,
+    tier: Tier | None,
     limit: int | None,
 ) -> None:
     """List the lessons in the store.
+
+    Those in the archive are listed with `--tier archive` only.
 
     Without a terminal: one lesson per line, with tabs between id, kind, mean score, evidence, member,
     skill, time last seen and text.
     """
     output = session.output
     with session.open(migrate=False) as hood:
-        found = hood.lessons(kind=kind, member=member, skill=skill, contains=contains, limit=limit)
+        found = hood.lessons(kind=kind, member=member, skill=skill, contains=contains, tier=tier, limit=limit)
     if output.json:
         output.document([lesson.to_dict() for lesson in found])
         return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from agenthood import Hood
     from agenthood.cli.output import Output
-    from agenthood.records import Forgotten, MigrationReport, Status
+    from agenthood.records import Forgotten, MigrationReport, Status, Tidied
 
 _SHOWN_BEFORE_FORGETTING = 20
 
@@ -93,10 +93,13 @@ def migrate(session: Session, /, *, drop_old: bool) -> int:
     return 1
 
 
-@click.command(short_help="Compact the store and refresh its indices.")
+@click.command(short_help="Tidy the lessons and compact the store.")
 @pass_session
 def maintain(session: Session, /) -> int:
-    """Compact the store, refresh its indices and remove old versions from disk.
+    """Tidy the lessons, compact the store, refresh its indices and remove old versions from disk.
+
+    Well supported lessons are promoted, so that they fade more slowly; faded ones are demoted, and those that
+    rest on one episode are archived in the end. None is removed: `agenthood restore` puts it back.
 
     Without a terminal: one collection per line, with tabs between rows, fragments before and after, old
     versions removed, bytes freed and name.
@@ -111,9 +114,21 @@ def maintain(session: Session, /) -> int:
             ("rows", "fragments before", "after", "old versions removed", "freed", "collection"),
             [_upkeep_row(name, found) for name, found in report.collections.items()],
         )
+        output.note(_tidied(report.lessons))
         if report.migration is not None:
             output.facts(_migration_facts(report.migration))
     return 0 if report.migration is None or report.migration.complete else 1
+
+
+def _tidied(done: Tidied) -> str:
+    counts = {
+        "promoted": done.promoted,
+        "demoted": done.demoted,
+        "archived": done.archived,
+        "restored": done.restored,
+        "uses counted": done.uses,
+    }
+    return "lessons: " + ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def _upkeep_row(name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
@@ -132,6 +147,7 @@ def _status_facts(found: Status) -> list[tuple[str, str]]:
         ("episodes", f"{found.episodes:,}"),
         ("findable", f"{found.indexed:,}"),
         ("pending", f"{found.pending:,}"),
+        ("archived", f"{found.archived:,}"),
         ("embedding space", found.space or "none"),
         ("compares", f"{meaning}, scores {calibrated}"),
         ("judged", ", ".join(f"{name} {count:,}" for name, count in learner.bands.items()) or "nothing yet"),
@@ -169,7 +185,8 @@ def _ask(hood: Hood, ids: Collection[str], output: Output, *, episodes: bool) ->
         InvalidInputError: there is no terminal to ask at.
         click.Abort: the answer is no.
     """
-    named = {lesson.id: lesson for lesson in hood.lessons() if lesson.id in ids}
+    every = [*hood.lessons(), *hood.lessons(tier="archive")]
+    named = {lesson.id: lesson for lesson in every if lesson.id in ids}
     if not named:
         _say_missing(ids, output)
         return False

@@ -57,10 +57,12 @@ class Known(Held):
     reason: str = ""
 
     def live_lesson(self, candidate: Candidate) -> str | None:
-        """The id of the lesson a candidate stands for; None if that has gone or says something else now."""
+        """The id of the lesson a candidate stands for; None if that has gone, is archived or says another thing now."""
         id_ = lesson_of_row(candidate.record)
         lesson = self.lessons.get(id_) if id_ is not None else None
-        return id_ if lesson is not None and storable(lesson.pattern) == candidate.record.content else None
+        if lesson is None or lesson.archived:
+            return None
+        return id_ if storable(lesson.pattern) == candidate.record.content else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class Batch:
         now: the time of the batch.
         changed: lesson id -> lesson, for every lesson stored or merged.
         episodes: the episodes to record.
+        restored: ids of the archived lessons that were learned again.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Batch:
         self.now = now
         self.changed: dict[str, Lesson] = {}
         self.episodes: list[Record] = []
+        self.restored: set[str] = set()
         self._known = known
         self._embedded = embedded
         self._index = index
@@ -212,7 +216,13 @@ class Batch:
             known, mean=intake.mean, episode_id=case.episode_id, seen=case.seen, outcome=intake.outcome
         )
         self._keep(lesson)
-        return replace(receipt, evidence=lesson.evidence)
+        receipt = replace(receipt, evidence=lesson.evidence)
+        if not known.archived:
+            return receipt
+        self.restored.add(lesson.id)
+        pending = self._index_later(case, lesson)
+        reason = pending or "it was archived, and is restored"
+        return replace(receipt, status="pending" if pending else "merged", reason=reason)
 
     def _store(self, case: _Case, id_: str) -> Receipt:
         intake = case.intake
@@ -221,22 +231,26 @@ class Batch:
             mean=intake.mean, episode_id=case.episode_id, seen=case.seen, outcome=intake.outcome,
         )  # fmt: skip
         self._keep(lesson)
-        if self._added is not None:
-            self._added.add(case.position, intake.fields, id_)
-        self._entries.append((case.position, IndexEntry.of(lesson)))
-        missing = "" if self._index is not None else "no embedder is active"
-        pending = self._embedded.reason or self._known.reason or missing
+        pending = self._index_later(case, lesson)
         return Receipt(
             "pending" if pending else "stored", id_, pending, intake.kind, intake.mean,
             evidence=1, episode_id=case.episode_id,
         )  # fmt: skip
+
+    def _index_later(self, case: _Case, lesson: Lesson) -> str:
+        """Index the case as `lesson` when the batch is written; why that will not do for meaning, or ""."""
+        if self._added is not None:
+            self._added.add(case.position, case.intake.fields, lesson.id)
+        self._entries.append((case.position, IndexEntry.of(lesson)))
+        missing = "" if self._index is not None else "no embedder is active"
+        return self._embedded.reason or self._known.reason or missing
 
     def _keep(self, lesson: Lesson) -> None:
         self._known.put(lesson)
         self.changed[lesson.id] = lesson
 
     def index_rows(self) -> dict[Collection, list[Record]]:
-        """The index rows of the new lessons."""
+        """The index rows of the new and the restored lessons."""
         if self._index is None or not self._entries:
             return {}
         rows = [row for row, _ in self._entries]

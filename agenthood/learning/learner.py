@@ -148,7 +148,9 @@ class EpisodeLearner:
         if not unindexed:
             return receipts
         return [
-            replace(one, status="pending", reason=unindexed) if one.status == "stored" else one
+            replace(one, status="pending", reason=unindexed)
+            if one.status == "stored" or (one.status == "merged" and one.id in batch.restored)
+            else one
             for one in receipts
         ]
 

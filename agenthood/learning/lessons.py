@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import InvalidInputError
 from agenthood.formats import FOLDERS, LTM, PATTERN, hash_pattern, loads_object, split_pattern, storable
 from agenthood.learning.rules import read_count, read_share, stored_score
+from agenthood.learning.salience import salience
 from agenthood.memory.long_term import long_term_record
-from agenthood.records import KINDS, UNKNOWN, Kind, Lesson
+from agenthood.records import KINDS, TIERS, UNKNOWN, Kind, Lesson
 from agenthood.stores.base import SHARED, Record
-from agenthood.stores.filters import AnyOf, StartsWith
+from agenthood.stores.filters import AllOf, AnyOf, Equals, StartsWith
 
 if TYPE_CHECKING:
     from agenthood.stores.base import VectorStore
 
 LESSON_ROWS = AnyOf(tuple(StartsWith("id", LTM + folder) for folder in FOLDERS.values()))
+ARCHIVED_ROWS = AllOf((LESSON_ROWS, Equals("tier", "archive")))
 PATTERN_ROWS = StartsWith("id", PATTERN)
 
 
@@ -34,7 +36,7 @@ def lesson_key(id_: str) -> str:
 
 def lesson_record(lesson: Lesson, *, at: datetime) -> Record:
     """The long-term row of a lesson: the shared keys first, ours after them."""
-    value = {
+    value: dict[str, Any] = {
         "pattern": lesson.pattern,
         "score": stored_score(lesson),
         "member": lesson.member,
@@ -46,7 +48,23 @@ def lesson_record(lesson: Lesson, *, at: datetime) -> Record:
         "episodes": list(lesson.episodes),
         "outcome": lesson.outcome,
     }
-    return long_term_record(lesson.id.removeprefix(LTM), value, at=at)
+    # A lesson that nothing was done to keeps the shape it had before there were tiers.
+    value |= {
+        name: kept
+        for name, kept, usual in (
+            ("tier", lesson.tier, "working"),
+            ("pinned", lesson.pinned, False),
+            ("uses", lesson.uses, 0),
+            ("lastUsed", lesson.last_used, ""),
+        )
+        if kept != usual
+    }
+    record = long_term_record(lesson.id.removeprefix(LTM), value, at=at)
+    if lesson.tier == "working":
+        return record
+    return replace(
+        record, metadata={**record.metadata, "tier": lesson.tier, "salience": salience(lesson, at)}
+    )
 
 
 def lesson_from(record: Record) -> Lesson | None:
@@ -81,6 +99,10 @@ def lesson_from(record: Record) -> Lesson | None:
         first_seen=_text(body.get("firstSeen")) or seen,
         last_seen=_text(body.get("lastSeen")) or seen,
         outcome=_text(body.get("outcome")) or "",
+        tier=tier if (tier := body.get("tier")) in TIERS else "working",
+        pinned=body.get("pinned") is True,
+        uses=read_count(body.get("uses")),
+        last_used=_text(body.get("lastUsed")) or "",
     )
 
 
@@ -125,6 +147,16 @@ class LessonBook:
     lessons: dict[str, Lesson] = field(default_factory=dict)
     orphans: set[str] = field(default_factory=set)
     unusable: int = 0
+
+    @property
+    def active(self) -> dict[str, Lesson]:
+        """Those of the lessons that look-ups find."""
+        return {pattern: lesson for pattern, lesson in self.lessons.items() if not lesson.archived}
+
+    @property
+    def archived(self) -> list[Lesson]:
+        """The others."""
+        return [lesson for lesson in self.lessons.values() if lesson.archived]
 
     def add(self, record: Record) -> None:
         """Take a long-term row into account; of two rows with one pattern the better supported one stays."""

@@ -20,15 +20,16 @@ from agenthood.formats import (
 from agenthood.learning import rules
 from agenthood.learning.forgetting import UNFINISHED_KEY
 from agenthood.learning.tally import STATUS_KEY
+from agenthood.learning.tending import UPKEEP_KEY
 from agenthood.memory.long_term import long_term_record
-from agenthood.records import KINDS, UNKNOWN, Lesson
+from agenthood.records import KINDS, TIERS, UNKNOWN, Lesson
 from agenthood.redaction import redact, redact_json
 from agenthood.stores.base import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OWN_KEYS = (STATUS_KEY, UNFINISHED_KEY, "spaces/")
+OWN_KEYS = (STATUS_KEY, UNFINISHED_KEY, UPKEEP_KEY, "spaces/")
 """Keys of long-term memory, or how they start, that say something about one store only: they are not moved."""
 
 
@@ -93,11 +94,18 @@ def _lesson(body: Mapping[str, Any]) -> Lesson:
     if not isinstance(episodes, list) or not all(isinstance(e, str) for e in episodes):
         raise InvalidInputError(f"episodes {shown(episodes, 80)} is no list of ids")
     first, last = (body.get(name) or utc_now() for name in ("first_seen", "last_seen"))
+    tier = body.get("tier", "working")
+    if tier not in TIERS:
+        raise InvalidInputError(f"tier {shown(tier, 80)} is none of {', '.join(map(repr, TIERS))}")
+    pinned, used = body.get("pinned", False), body.get("last_used")
+    if not isinstance(pinned, bool):
+        raise InvalidInputError(f"pinned {shown(pinned, 80)} is neither true nor false")
     assert mean is not None  # noqa: S101  one score was given
     return Lesson(
         "", kind, text, pattern_text(kind, member, skill, text), member, skill, mean, min(evidence, rules.MAX_COUNT),
         tuple(map(redact, episodes[-rules.MAX_CITED :])), iso(parse_time(first)), iso(parse_time(last)),
-        redact(_text(body, "outcome", "")),
+        redact(_text(body, "outcome", "")), tier, pinned, rules.read_count(body.get("uses")),
+        iso(parse_time(used)) if used else "",
     )  # fmt: skip
 
 

@@ -28,10 +28,11 @@ from agenthood.formats import (
     storable,
     utc_now,
 )
-from agenthood.learning.lessons import LESSON_ROWS, LessonBook, lesson_key, read_book
+from agenthood.learning.archiving import batches, index_ids, still_archived, unindex
+from agenthood.learning.lessons import ARCHIVED_ROWS, LESSON_ROWS, LessonBook, lesson_key, read_book
 from agenthood.learning.patterns import IndexEntry, still_there
 from agenthood.learning.rules import candidate_keys, choose_key
-from agenthood.records import MigrationReport
+from agenthood.records import Lesson, MigrationReport
 from agenthood.stores.base import SHARED, Record
 from agenthood.stores.filters import AllOf, AtLeast
 
@@ -59,8 +60,8 @@ class Marker:
         space: the embedding space it speaks of; the TypeScript program's markers name none.
         migrated_at: ISO 8601 time of the check that found nothing missing.
         lessons: how many lessons there were.
-        excess: how many more long-term rows of lessons there were than index rows: duplicates, unusable
-            ones. Learning and forgetting change both by one; None in markers of other programs.
+        excess: how many more long-term rows of lessons in use there were than index rows: duplicates, unusable
+            ones. Learning, forgetting and archiving change both by one; None in markers of other programs.
     """
 
     space: str | None
@@ -108,18 +109,20 @@ async def is_current(store: VectorStore, index: EmbeddingIndex) -> bool:
     async for batch in store.scan(SHARED, condition=recent):
         for record in batch:
             book.add(record)
-    if not book.lessons:
+    active = book.active
+    if not active:
         return True
-    if len(book.lessons) > _MANY_RECENT:
+    if len(active) > _MANY_RECENT:
         return False
-    rows = await store.get(index.main, [PATTERN + key for p in book.lessons for key in candidate_keys(p)])
+    rows = await store.get(index.main, [PATTERN + key for p in active for key in candidate_keys(p)])
     indexed = {row.content for row in rows.values() if row.metadata.get("space") == str(index.space)}
-    return all(storable(pattern) in indexed for pattern in book.lessons)
+    return all(storable(pattern) in indexed for pattern in active)
 
 
 async def _excess(store: VectorStore, index: EmbeddingIndex) -> int:
     indexed = await store.count(index.main, index.condition({}))
-    return await store.count(SHARED, LESSON_ROWS) - indexed
+    lessons, archived = [await store.count(SHARED, rows) for rows in (LESSON_ROWS, ARCHIVED_ROWS)]
+    return lessons - archived - indexed
 
 
 async def reindex_legacy_patterns(
@@ -170,11 +173,13 @@ class _Run:
     async def work(self, on_progress: Callable[[int, int], None] | None) -> None:
         book = await read_book(self._store)
         present = await self._index.present()
+        await self._remove_archived(book.archived, present)
         missing = _missing(book, present)
+        lessons = len(book.active)
         self.report = replace(
             self.report,
-            lessons=len(book.lessons),
-            present=len(book.lessons) - len(missing),
+            lessons=lessons,
+            present=lessons - len(missing),
             remaining=len(missing),
             unusable=book.unusable,
             complete=not missing,
@@ -193,7 +198,17 @@ class _Run:
             start, size = start + size, min(2 * size, _LARGEST_BATCH)
             if on_progress is not None:
                 on_progress(self.report.embedded, len(missing))
-        await self._finish(len(book.lessons))
+        await self._finish(lessons)
+
+    async def _remove_archived(self, lessons: list[Lesson], present: Mapping[str, str]) -> None:
+        """Take out of the index what was archived by a process that did not get to it, or under another space."""
+        if not lessons:
+            return
+        rows = present.keys() | await self._store.ids(self._index.main)
+        stale = [lesson for lesson in lessons if not rows.isdisjoint(index_ids(lesson))]
+        for part in batches(stale):
+            async with self._store.exclusive():
+                await unindex(self._store, self._index, await still_archived(self._store, part))
 
     async def _fill(self, entries: list[IndexEntry], *, first: bool) -> None:
         async with asyncio.timeout(
@@ -246,9 +261,11 @@ class _Run:
 def _missing(book: LessonBook, present: Mapping[str, str]) -> list[IndexEntry]:
     """What is not indexed yet, with the key each goes under; a key that holds another pattern is left to it."""
     by_text = {text: id_ for id_, text in present.items()}
-    lessons = [lesson for pattern, lesson in book.lessons.items() if storable(pattern) not in by_text]
+    lessons = [lesson for pattern, lesson in book.active.items() if storable(pattern) not in by_text]
     wanted = {storable(pattern) for pattern in book.lessons}
-    taken = {id_.removeprefix(PATTERN): text for id_, text in present.items() if text in wanted}
+    # The key of an archived lesson is kept for it: it goes back there when it is restored.
+    taken = {lesson_key(lesson.id): lesson.pattern for lesson in book.archived}
+    taken |= {id_.removeprefix(PATTERN): text for id_, text in present.items() if text in wanted}
     entries = []
     # What only a pattern row knows keeps that row's key, since in the shared table another row would overwrite
     # it; then the plain key goes to the lesson that has it in long-term memory.

@@ -99,9 +99,10 @@ def collection_for(space: EmbeddingSpace) -> Collection:
 
 
 async def still_there(store: VectorStore, entries: Sequence[IndexEntry]) -> list[int]:
-    """The positions of the entries whose lesson was not forgotten while they were embedded."""
+    """The positions of the entries whose lesson was neither forgotten nor archived while they were embedded."""
     rows = await store.get(SHARED, [entry.lesson for entry in entries if entry.lesson is not None])
-    return [n for n, entry in enumerate(entries) if entry.lesson is None or entry.lesson in rows]
+    kept = {id_ for id_, row in rows.items() if row.metadata.get("tier") != "archive"}
+    return [n for n, entry in enumerate(entries) if entry.lesson is None or entry.lesson in kept]
 
 
 def half_cosine(stored: Vector | None, query: Vector) -> float | None:

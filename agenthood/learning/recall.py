@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 from agenthood.embedding.keywords import terms
 from agenthood.embedding.lexical import lexical_vectors
 from agenthood.errors import EmbeddingError, EmbeddingSpaceError, InvalidInputError
-from agenthood.formats import storable, unstorable_reason
+from agenthood.formats import storable, unstorable_reason, utc_now
 from agenthood.learning.lessons import lesson_from, lesson_of_row
 from agenthood.learning.ranking import Corpus, best_bm25, bm25, coverage, frequencies
 from agenthood.learning.rules import RECALL_THRESHOLD
+from agenthood.learning.salience import sunk
 from agenthood.records import KINDS, SCORINGS, Kind, Lesson, Recall, RecalledLesson, Scoring
 from agenthood.stores.base import SHARED, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.patterns import Candidate
@@ -95,15 +97,24 @@ class _Found:
 class Recaller:
     """Answers recalls on one store and pattern index."""
 
-    def __init__(self, store: VectorStore, index: EmbeddingIndex, space: ActiveSpace) -> None:
-        """Args: the `store`, its pattern `index`, and the active `space` that embeds."""
+    def __init__(
+        self,
+        store: VectorStore,
+        index: EmbeddingIndex,
+        space: ActiveSpace,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """Args: the `store`, its pattern `index`, the active `space` that embeds, and a `clock` giving UTC."""
         self._store = store
         self._index = index
         self._space = space
+        self._clock = clock
 
     async def recall(self, query: Query) -> Recall:
         """The lessons for `query`: one's own member first, then by the coverage rule, then by evidence.
 
+        A lesson that was long neither seen nor used ranks a little lower than its relevance says (`salience.sunk`).
         Without a working embedder wording and keywords alone decide; the answer says so.
 
         Raises:
@@ -117,7 +128,11 @@ class Recaller:
         found = await self._find(query, words, vector)
         lessons = await self._lessons(found.candidates)
         shown, missed = self._split(query, found, words, lessons)
-        shown.sort(key=lambda one: (_others(query, one), -one.relevance, -one.evidence, one.id))
+        now = self._clock()
+        sinking = {lesson.id: sunk(lesson, now) for lesson in lessons.values()}
+        shown.sort(
+            key=lambda one: (_others(query, one), sinking[one.id] - one.relevance, -one.evidence, one.id)
+        )
         return Recall(
             lessons=tuple(shown[: max(0, query.limit)]),
             threshold=query.threshold,
@@ -175,7 +190,7 @@ class Recaller:
         return {one.record.id: one for one in near}, {row.id: row for row in holders}
 
     async def _lessons(self, candidates: Sequence[Candidate]) -> dict[str, Lesson]:
-        """Pattern row id -> its lesson, for the rows whose lesson is still there with the same text."""
+        """Pattern row id -> its lesson, for the rows whose lesson is still there with the same text, not archived."""
         rows = [candidate.record for candidate in candidates]
         ids = {row.id: id_ for row in rows if (id_ := lesson_of_row(row)) is not None}
         stored = await self._store.get(SHARED, sorted(set(ids.values())))
@@ -184,7 +199,8 @@ class Recaller:
             record = stored.get(ids.get(row.id, ""))
             lesson = lesson_from(record) if record is not None else None
             if lesson is not None and storable(lesson.pattern) == row.content:
-                found[row.id] = lesson
+                if not lesson.archived:
+                    found[row.id] = lesson
             elif "lesson" not in row.metadata and (orphan := lesson_from(row)) is not None:
                 found[row.id] = orphan
         return found

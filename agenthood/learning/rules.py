@@ -103,7 +103,10 @@ def new_lesson(  # noqa: PLR0913  the fields of a lesson
 
 
 def merged(lesson: Lesson, *, mean: float, episode_id: str, seen: str, outcome: str = "") -> Lesson:
-    """`lesson` with one more episode as evidence: count, running mean, first and last seen, episodes, outcome."""
+    """`lesson` with one more episode as evidence: count, running mean, first and last seen, episodes, outcome.
+
+    An archived lesson that is learned again is back in use.
+    """
     count = min(MAX_COUNT, lesson.evidence + 1)
     return replace(
         lesson,
@@ -113,6 +116,7 @@ def merged(lesson: Lesson, *, mean: float, episode_id: str, seen: str, outcome: 
         first_seen=min(filter(None, (lesson.first_seen, seen))),
         last_seen=max(lesson.last_seen, seen),
         outcome=outcome or lesson.outcome,
+        tier="working" if lesson.archived else lesson.tier,
     )
 
 

@@ -183,9 +183,10 @@ def _placed(
         changed[placed.id] = placed
         if place.known is None:
             outcome.stored += 1
-            entries.append(IndexEntry.of(placed))
         else:
             outcome.merged += 1
+        if not placed.archived and (place.known is None or place.known.archived):
+            entries.append(IndexEntry.of(placed))
     return changed, entries
 
 
@@ -209,6 +210,10 @@ def _joined(known: Lesson, imported: Lesson) -> Lesson | None:
         first_seen=min(known.first_seen, imported.first_seen),
         last_seen=max(known.last_seen, imported.last_seen),
         outcome=known.outcome or imported.outcome,
+        # New evidence restores an archived lesson, as learning does, unless it comes from an archive itself.
+        tier="working" if known.archived and not imported.archived else known.tier,
+        uses=max(known.uses, imported.uses),
+        last_used=max(known.last_used, imported.last_used),
     )
 
 
