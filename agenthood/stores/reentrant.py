@@ -50,9 +50,9 @@ class ReentrantLock(ABC):
         """Args: `timeout` in seconds before giving up."""
         self._timeout = timeout
         # Tasks of one event loop queue up here, in order; an asyncio.Lock belongs to one loop.
-        self._turns: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]
-        ] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
+            WeakKeyDictionary()
+        )
         self._held: ContextVar[Mapping[str, _Hold]] = ContextVar("held", default={})  # noqa: B039  never changed
 
     @abstractmethod
