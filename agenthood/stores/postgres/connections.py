@@ -37,7 +37,7 @@ class Connection:
     def __init__(self, raw: AsyncConnection[Any], timeout: float, extension: str) -> None:
         """Args: `raw` connection; `timeout` of a statement in seconds; `extension`, see below."""
         self._raw = raw
-        self._timeout = timeout
+        self.timeout = timeout
         self.extension = extension
         """The quoted schema in which pgvector is installed; empty where it is not."""
 
@@ -55,7 +55,7 @@ class Connection:
 
     async def script(self, text: str) -> None:
         """Run several statements without parameters."""
-        await bounded(self._script(text), self._timeout)
+        await bounded(self._script(text), self.timeout)
 
     async def unbounded(self, statement: str) -> None:
         """Run what may take long, such as building an index: until it is done or cancelled."""
@@ -63,7 +63,7 @@ class Connection:
 
     async def _bounded(self, statement: str, parameters: Sequence[object]) -> tuple[Rows, int]:
         # A second more than the server has, so that it is the server who gives up if it can.
-        return await bounded(self._run(statement, parameters), self._timeout + 1)
+        return await bounded(self._run(statement, parameters), self.timeout + 1)
 
     async def _run(self, statement: str, parameters: Sequence[object]) -> tuple[Rows, int]:
         async with self._raw.cursor(binary=True) as cursor:
@@ -75,7 +75,7 @@ class Connection:
 
     async def learn_vectors(self) -> None:
         """Look again whether pgvector is installed."""
-        self.extension = await bounded(register_vectors(self._raw), self._timeout)
+        self.extension = await bounded(register_vectors(self._raw), self.timeout)
 
     async def begin(self, opening: str) -> None:
         """Begin a transaction with `opening`, in which `{extension}` stands for the schema of pgvector."""
@@ -199,11 +199,7 @@ class Connections:
             **self.address.parameters, autocommit=True, prepare_threshold=None
         )
         try:
-            if raw.info.parameter_status("server_encoding") not in {"UTF8", None}:
-                raise StoreError(
-                    f"the database at {self.address} is not in UTF-8: create one with "
-                    "`create database ... encoding 'UTF8' template template0`"
-                )
+            _check_encoding(raw.info.parameter_status("server_encoding"), self.address)
             extension = await register_vectors(raw)
         except BaseException:
             raw.pgconn.finish()
@@ -216,8 +212,16 @@ class Connections:
             loop.drop_idle()
 
 
+def _check_encoding(name: str | None, address: Address) -> None:
+    if name not in {"UTF8", None}:
+        raise StoreError(
+            f"the database at {address} is in {name}: create one with "
+            "`create database ... encoding 'UTF8' template template0`"
+        )
+
+
 async def bounded(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
-    """What `work` returns; past `seconds`, or when cancelled, it ends within about a second, and so does the server's part.
+    """What `work` returns; past `seconds`, or when cancelled, it ends soon, and so does the server's part of it.
 
     Raises:
         TimeoutError: it took longer.

@@ -80,7 +80,7 @@ class Database:
             outdated = bool(pending(migrations(), there, self.schema))
             async with self.connections.own() as connection:
                 if outdated:
-                    await migrate(connection, self.schema, timeout=self.address.timeout)
+                    await migrate(connection, self.schema)
                 await self._find_role(connection)
         self._ready = True
         return True

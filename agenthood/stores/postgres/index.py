@@ -14,7 +14,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, cast
 
 from agenthood.errors import StoreError
-from agenthood.stores.postgres.migrate import locked
+from agenthood.stores.postgres.advisory import taken
 from agenthood.stores.postgres.rows import vector_columns
 from agenthood.stores.postgres.search import dimension_of
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Collection, VectorField
     from agenthood.stores.postgres.connections import Connection
     from agenthood.stores.postgres.database import Database
+    from agenthood.stores.postgres.tables import OpenTable
 
 INDEXED_FROM = 10_000
 """A field is indexed once more rows than this have it; below, comparing all is as fast."""
@@ -49,12 +50,12 @@ class Indices:
         self._state: dict[str, tuple[float, bool]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    async def there(self, connection: Connection, table: str, field: str) -> bool:
+    async def there(self, table: OpenTable, field: str) -> bool:
         """Whether the field has an index that is complete."""
-        name = index_of(table, field)
+        name = index_of(table.name, field)
         until, known = self._state.get(name, (0.0, False))
         if until < time.monotonic():
-            known = await _valid(connection, name) is True
+            known = await _valid(table.connection, name) is True
             self._state[name] = (time.monotonic() + _STATE_KNOWN_FOR, known)
         return known
 
@@ -82,15 +83,17 @@ class Indices:
         if not missing:
             return []
         async with self._database.own(doing) as connection:
-            async with locked(connection, f"index:{self._database.schema}", self._database.address.timeout):
-                await connection.script(
-                    f"set search_path = {self._database.quoted_schema}, {connection.extension or 'public'}; "
-                    f"set maintenance_work_mem = '{_MEMORY}'; "
-                    # Workers share memory that containers have little of, and the work beside needs processors too.
-                    "set max_parallel_maintenance_workers = 0; set statement_timeout = 0"
-                )
-                for field in missing:
-                    await self._build_one(connection, collection, table, field)
+            # Given up with the connection.
+            if not await taken(connection, f"index:{self._database.schema}:{table}"):
+                return []
+            await connection.script(
+                f"set search_path = {self._database.quoted_schema}, {connection.extension or 'public'}; "
+                f"set maintenance_work_mem = '{_MEMORY}'; "
+                # Workers share memory that containers have little of, and the work beside needs processors too.
+                "set max_parallel_maintenance_workers = 0; set statement_timeout = 0"
+            )
+            for field in missing:
+                await self._build_one(connection, collection, table, field)
         return list(missing)
 
     async def _build_one(
@@ -137,25 +140,25 @@ class Indices:
         except StoreError as exc:  # what was to be written is written, and the next commit tries again
             _log.warning("%s", exc)
 
-    async def describe(self, connection: Connection, collection: Collection, table: str) -> dict[str, Any]:
+    async def describe(self, table: OpenTable) -> dict[str, Any]:
         """Rows, bytes, rows of each tenant, and the state of each index."""
-        ((rows, with_bytes, dead),) = await connection.run(
+        ((rows, with_bytes, dead),) = await table.run(
             f"select count(*), pg_total_relation_size(%s::regclass), "  # noqa: S608  our names
-            f"coalesce((select n_dead_tup from pg_stat_user_tables where relid = %s::regclass), 0) from {table}",
-            [table, table],
+            f"coalesce((select n_dead_tup from pg_stat_user_tables where relid = %s::regclass), 0) from {table.name}",
+            [table.name, table.name],
         )
         indices = {}
         unindexed = 0
-        for field in vector_columns(collection):
-            ((present,),) = await connection.run(
-                f"select count(*) from {table} where {field} is not null"  # noqa: S608  our names
+        for field in vector_columns(table.collection):
+            ((present,),) = await table.run(
+                f"select count(*) from {table.name} where {field} is not null"  # noqa: S608  our names
             )
-            valid = await _valid(connection, index_of(table, field))
+            valid = await _valid(table.connection, index_of(table.name, field))
             state = {None: "none: every row is compared", False: "being built, or not finished", True: "hnsw"}
             indices[field] = {"type": state[valid], "unindexed_rows": 0 if valid else present}
             unindexed = max(unindexed, 0 if valid else present)
-        tenants = await connection.run(
-            f"select tenant_id, count(*) from {table} group by 1 order by 2 desc, 1 limit 100"  # noqa: S608
+        tenants = await table.run(
+            f"select tenant_id, count(*) from {table.name} group by 1 order by 2 desc, 1 limit 100"  # noqa: S608
         )
         return {
             "rows": rows,

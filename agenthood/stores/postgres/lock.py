@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agenthood.stores.postgres.advisory import give_back, taken
 from agenthood.stores.postgres.errors import translated
 from agenthood.stores.reentrant import ReentrantLock, polled
 
@@ -16,12 +17,9 @@ _LONGEST_WAIT = 0.05
 # Whoever is next polls alone, and others wait for it.
 _LONGEST_WAIT_AS_NEXT = 0.01
 
-_TAKE = "select pg_try_advisory_lock(hashtextextended(%s, 0))"
-_GIVE = "select pg_advisory_unlock(hashtextextended(%s, 0))"
-
 
 class PostgresLock(ReentrantLock):
-    """Advisory locks of sessions, each in a connection of its own, polled.
+    """Advisory locks, each in a connection of its own, polled.
 
     A statement that waits for a lock would keep `create index concurrently` waiting, and with it perhaps the
     holder. As with the lock file of an embedded store, a second lock is held by whoever is next.
@@ -34,10 +32,10 @@ class PostgresLock(ReentrantLock):
 
     def what(self, scope: str) -> str:
         """See `ReentrantLock.what`."""
-        return f"the write lock {self._name(scope)!r} of Postgres at {self._database.address}"
+        return f"the write lock {'agenthood:' + self._name(scope)!r} of Postgres at {self._database.address}"
 
     def _name(self, scope: str) -> str:
-        return f"agenthood:write:{self._database.schema}:{scope}"
+        return f"write:{self._database.schema}:{scope}"
 
     async def acquire(self, scope: str, deadline: float) -> Release:
         """See `ReentrantLock.acquire`."""
@@ -46,7 +44,7 @@ class PostgresLock(ReentrantLock):
             try:
                 await self._polled(connection, self._name(scope) + ":next", scope, deadline, _LONGEST_WAIT)
                 await self._polled(connection, self._name(scope), scope, deadline, _LONGEST_WAIT_AS_NEXT)
-                await connection.run(_GIVE, [self._name(scope) + ":next"])
+                await give_back(connection, self._name(scope) + ":next")
             except BaseException:
                 connection.drop()
                 raise
@@ -61,8 +59,5 @@ class PostgresLock(ReentrantLock):
     async def _polled(
         self, connection: Connection, name: str, scope: str, deadline: float, longest: float
     ) -> None:
-        async def attempt() -> bool:
-            return bool((await connection.run(_TAKE, [name]))[0][0])
-
-        if not await polled(attempt, deadline, longest=longest):
+        if not await polled(lambda: taken(connection, name), deadline, longest=longest):
             raise self.busy(scope)

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from agenthood.errors import StoreError, StoreUnavailableError
+from agenthood.stores.postgres.advisory import give_back, taken
 from agenthood.stores.postgres.errors import MADE_MEANWHILE
 from agenthood.stores.postgres.sql import quoted
 from agenthood.stores.reentrant import polled
@@ -88,15 +89,12 @@ def pending(known: Sequence[Migration], there: dict[int, tuple[str, str]], schem
     return [migration for migration in known if migration.version not in there]
 
 
-async def migrate(
-    connection: Connection, schema: str, *, timeout: float, folder: Traversable | None = None
-) -> list[str]:
+async def migrate(connection: Connection, schema: str, *, folder: Traversable | None = None) -> list[str]:
     """Bring `schema` up to date, making it and the extension first if need be.
 
     Args:
         connection: one of its own, outside a transaction.
         schema: its name.
-        timeout: seconds to wait for another process that is at it.
         folder: where the migrations lie, if elsewhere than in this package.
 
     Returns:
@@ -108,7 +106,7 @@ async def migrate(
     """
     known = migrations(folder)
     done = []
-    async with locked(connection, f"migrate:{schema}", timeout):
+    async with _alone(connection, f"migrate:{schema}"):
         await _make_schema(connection, schema)
         await _make_extension(connection)
         await connection.learn_vectors()
@@ -119,29 +117,19 @@ async def migrate(
 
 
 @asynccontextmanager
-async def locked(connection: Connection, name: str, timeout: float) -> AsyncIterator[None]:
-    """Hold the advisory lock `name` in this connection.
-
-    It is polled: a statement that waits for a lock keeps `create index concurrently` of its holder waiting in turn.
-    """
-
-    async def attempt() -> bool:
-        rows = await connection.run(
-            "select pg_try_advisory_lock(hashtextextended(%s, 0))", [f"agenthood:{name}"]
-        )
-        return bool(rows[0][0])
-
-    deadline = asyncio.get_running_loop().time() + timeout
-    if not await polled(attempt, deadline, longest=_LONGEST_WAIT):
+async def _alone(connection: Connection, name: str) -> AsyncIterator[None]:
+    deadline = asyncio.get_running_loop().time() + connection.timeout
+    if not await polled(lambda: taken(connection, name), deadline, longest=_LONGEST_WAIT):
         raise StoreUnavailableError(
-            f"another process has held the lock 'agenthood:{name}' for {timeout:g} s: wait for it to finish, or end it"
+            f"another process has held the lock 'agenthood:{name}' for {connection.timeout:g} s: "
+            "wait for it to finish, or end it"
         )
     try:
         yield
     finally:
         if connection.usable:
-            await connection.run("select pg_advisory_unlock(hashtextextended(%s, 0))", [f"agenthood:{name}"])
-        else:  # the server gives up the lock with the connection
+            await give_back(connection, name)
+        else:
             connection.drop()
 
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Hit, Vector, VectorField
 from agenthood.stores.postgres.rows import selected, to_records
-from agenthood.stores.postgres.sql import Clause
 from agenthood.stores.scoring import TIE_MARGIN, apart, best_first, cosine
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from agenthood.stores.postgres.connections import Connection, Rows
+    from agenthood.stores.postgres.sql import Clause
+    from agenthood.stores.postgres.tables import OpenTable
 
 FEW = 20_000
 """Up to so many matching rows are all compared."""
@@ -50,13 +51,13 @@ class ManyMatches:
     def __init__(self) -> None:
         self._until: dict[Hashable, float] = {}
 
-    async def check(self, connection: Connection, table: str, asked: Asked) -> bool:
+    async def check(self, table: OpenTable, asked: Asked) -> bool:
         """Whether more than `FEW` rows match, so that an index is worth while."""
-        name: Hashable = (table, asked.field, asked.condition.text, repr(asked.condition.parameters))
+        name: Hashable = (table.name, asked.field, asked.condition.text, repr(asked.condition.parameters))
         if self._until.get(name, 0.0) > time.monotonic():
             return True
-        ((count,),) = await connection.run(
-            f"select count(*) from (select from {table} where {asked.field} is not null "  # noqa: S608  our names
+        ((count,),) = await table.run(
+            f"select count(*) from (select from {table.name} where {asked.field} is not null "  # noqa: S608  our names
             f"and {asked.condition.text} limit {FEW + 1}) as matching",
             asked.condition.parameters,
         )
@@ -68,15 +69,11 @@ class ManyMatches:
         return True
 
 
-async def search(
-    connection: Connection, collection: Collection, table: str, queries: Vector, asked: Asked, *, index: bool
-) -> list[list[Hit]]:
+async def search(table: OpenTable, queries: Vector, asked: Asked, *, index: bool) -> list[list[Hit]]:
     """The `limit` nearest rows for each query by exact cosine, best first, ties by id.
 
     Args:
-        connection: in a transaction.
-        collection: what is searched.
-        table: its table.
+        table: what is searched.
         queries: float32 (n, dimension of the field).
         asked: what is asked.
         index: whether to go through the HNSW index.
@@ -86,35 +83,31 @@ async def search(
         part = queries[start : start + _QUERIES_AT_ONCE]
         hits = None
         if index and asked.limit <= _MOST_THROUGH_INDEX:
-            hits = await _through_index(connection, collection, table, part, asked)
-        found += hits if hits is not None else await _exact(connection, collection, table, part, asked)
+            hits = await _through_index(table, part, asked)
+        found += hits if hits is not None else await _exact(table, part, asked)
     return found
 
 
-async def _exact(
-    connection: Connection, collection: Collection, table: str, queries: Vector, asked: Asked
-) -> list[list[Hit]]:
+async def _exact(table: OpenTable, queries: Vector, asked: Asked) -> list[list[Hit]]:
     fetched = asked.limit + TIE_MARGIN
     while True:
         # Adding 0 keeps the planner from any index by distance.
         order = f"({asked.field} <=> wanted) + 0, id"
-        rows = await _nearest(connection, collection, table, queries, asked, order, fetched)
-        hits = _ranked(rows, collection, queries, asked)
+        rows = await _nearest(table, queries, asked, order, fetched)
+        hits = _ranked(rows, table.collection, queries, asked)
         if all(len(row) < fetched or apart(row[asked.limit - 1], row[-1]) for row in hits):
             return [row[: asked.limit] for row in hits]
         fetched *= _GROWTH
 
 
-async def _through_index(
-    connection: Connection, collection: Collection, table: str, queries: Vector, asked: Asked
-) -> list[list[Hit]] | None:
+async def _through_index(table: OpenTable, queries: Vector, asked: Asked) -> list[list[Hit]] | None:
     """The same from the index; None if it may have missed one, or ties go on beyond what was read."""
     fetched = asked.limit * 2 + TIE_MARGIN
-    await use_index(connection, fetched)
-    order = indexed_distance(collection, asked.field)
-    rows = await _nearest(connection, collection, table, queries, asked, order, fetched)
-    await connection.script("set local enable_sort = on")
-    hits = _ranked(rows, collection, queries, asked)
+    await use_index(table.connection, fetched)
+    order = indexed_distance(table.collection, asked.field)
+    rows = await _nearest(table, queries, asked, order, fetched)
+    await table.connection.script("set local enable_sort = on")
+    hits = _ranked(rows, table.collection, queries, asked)
     if any(len(row) < fetched or not apart(row[asked.limit - 1], row[-1]) for row in hits):
         return None
     return [row[: asked.limit] for row in hits]
@@ -140,28 +133,19 @@ def dimension_of(collection: Collection, field: VectorField) -> int:
     return LEXICAL_DIMENSION if field == "lexical" else collection.dimension
 
 
-def statement(collection: Collection, table: str, asked: Asked, order: str, limit: int) -> str:
+def statement(table: OpenTable, asked: Asked, order: str, limit: int) -> str:
     """The SQL that finds the nearest rows for each query; its parameters are the queries and those of the condition."""
-    listed = selected(collection, vectors=asked.with_vectors, also=[asked.field])
+    listed = selected(table.collection, vectors=asked.with_vectors, also=[asked.field])
     return (
         f"select n, r.* from unnest(%b::vector[]) with ordinality as q (wanted, n) cross join lateral ("  # noqa: S608
-        f"select {', '.join(listed)} from {table} where {asked.field} is not null and {asked.condition.text} "
+        f"select {', '.join(listed)} from {table.name} where {asked.field} is not null and {asked.condition.text} "
         f"order by {order} limit {limit}) as r"
     )
 
 
-async def _nearest(  # noqa: PLR0913, PLR0917  what makes up the statement
-    connection: Connection,
-    collection: Collection,
-    table: str,
-    queries: Vector,
-    asked: Asked,
-    order: str,
-    limit: int,
-) -> Rows:
-    return await connection.run(
-        statement(collection, table, asked, order, limit), [list(queries), *asked.condition.parameters]
-    )
+async def _nearest(table: OpenTable, queries: Vector, asked: Asked, order: str, limit: int) -> Rows:
+    found = statement(table, asked, order, limit)
+    return await table.run(found, [list(queries), *asked.condition.parameters])
 
 
 def _ranked(rows: Rows, collection: Collection, queries: Vector, asked: Asked) -> list[list[Hit]]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from agenthood.stores.filters import Filter
-    from agenthood.stores.postgres.connections import Connection
+    from agenthood.stores.postgres.tables import OpenTable
     from agenthood.stores.settings import StoreSettings
 
 
@@ -99,9 +99,9 @@ class PostgresStore:
         valid, rejected = partition(records, collection)
         valid, foreign = of_tenant(valid, self.tenant)
 
-        async def write(connection: Connection, found: Collection, table: str) -> str:
-            await writes.upsert(connection, found, table, valid, self.tenant)
-            return table
+        async def write(table: OpenTable) -> str:
+            await writes.upsert(table, valid, self.tenant)
+            return table.name
 
         if valid:
             table = await self._tables.run("writing to", collection, write, make=True)
@@ -112,8 +112,8 @@ class PostgresStore:
         """See `VectorStore.delete`."""
         doomed = storable_ids(ids)
 
-        async def write(connection: Connection, _: Collection, table: str) -> int:
-            return await writes.delete(connection, table, doomed, self._own)
+        async def write(table: OpenTable) -> int:
+            return await writes.delete(table, doomed, self._own)
 
         return await self._tables.run("deleting from", collection, write) or 0
 
@@ -157,8 +157,8 @@ class PostgresStore:
         """See `VectorStore.get`."""
         wanted = storable_ids(ids)
 
-        async def read(connection: Connection, found: Collection, table: str) -> dict[str, Record]:
-            return await reads.by_id(connection, found, table, wanted, self._own, vectors=vectors)
+        async def read(table: OpenTable) -> dict[str, Record]:
+            return await reads.by_id(table, wanted, self._own, vectors=vectors)
 
         return await self._tables.run("reading", collection, read) or {}
 
@@ -168,9 +168,9 @@ class PostgresStore:
         """See `VectorStore.scan`; each batch is read when it is asked for, and nothing is held in between."""
         after = ""
 
-        async def read(connection: Connection, found: Collection, table: str) -> tuple[list[Record], str]:
-            selection = self._selection(condition, found)
-            return await reads.page(connection, found, table, selection, after, vectors=vectors)
+        async def read(table: OpenTable) -> tuple[list[Record], str]:
+            selection = self._selection(condition, table.collection)
+            return await reads.page(table, selection, after, vectors=vectors)
 
         while (page := await self._tables.run("scanning", collection, read)) is not None and page[0]:
             yield page[0]
@@ -179,16 +179,16 @@ class PostgresStore:
     async def ids(self, collection: Collection, *, condition: Filter | None = None) -> set[str]:
         """See `VectorStore.ids`."""
 
-        async def read(connection: Connection, found: Collection, table: str) -> set[str]:
-            return await reads.ids(connection, table, self._selection(condition, found))
+        async def read(table: OpenTable) -> set[str]:
+            return await reads.ids(table, self._selection(condition, table.collection))
 
         return await self._tables.run("reading", collection, read) or set()
 
     async def count(self, collection: Collection, condition: Filter | None = None) -> int:
         """See `VectorStore.count`."""
 
-        async def read(connection: Connection, found: Collection, table: str) -> int:
-            return await reads.count(connection, table, self._selection(condition, found))
+        async def read(table: OpenTable) -> int:
+            return await reads.count(table, self._selection(condition, table.collection))
 
         return await self._tables.run("reading", collection, read) or 0
 
@@ -209,14 +209,14 @@ class PostgresStore:
         if limit <= 0 or not len(queries):
             return [[] for _ in queries]
 
-        async def read(connection: Connection, found: Collection, table: str) -> list[list[Hit]]:
-            if field == "lexical" and not found.lexical:
-                raise StoreError(f"collection {found.name!r} has no lexical vectors: search its 'vector'")
-            asked = Asked(field, self._selection(condition, found), limit, with_vectors)
-            index = await self._indices.there(connection, table, field) and await self._many.check(
-                connection, table, asked
-            )
-            return await search(connection, found, table, queries, asked, index=index)
+        async def read(table: OpenTable) -> list[list[Hit]]:
+            if field == "lexical" and not table.collection.lexical:
+                raise StoreError(
+                    f"collection {table.collection.name!r} has no lexical vectors: search its 'vector'"
+                )
+            asked = Asked(field, self._selection(condition, table.collection), limit, with_vectors)
+            index = await self._indices.there(table, field) and await self._many.check(table, asked)
+            return await search(table, queries, asked, index=index)
 
         hits = await self._tables.run("searching", collection, read)
         return [[] for _ in queries] if hits is None else hits
@@ -226,8 +226,8 @@ class PostgresStore:
     ) -> Matrix:
         """See `VectorStore.matrix`."""
 
-        async def read(connection: Connection, found: Collection, table: str) -> list[tuple[Any, ...]]:
-            return await reads.vectors(connection, table, field, self._selection(condition, found))
+        async def read(table: OpenTable) -> list[tuple[Any, ...]]:
+            return await reads.vectors(table, field, self._selection(condition, table.collection))
 
         rows = await self._tables.run("reading", collection, read) or []
         collection = await self.find(collection) or collection
@@ -252,9 +252,9 @@ class PostgresStore:
         if limit <= 0 or not wanted:
             return []
 
-        async def read(connection: Connection, found: Collection, table: str) -> list[Record]:
-            selection = self._selection(condition, found)
-            return await reads.holders(connection, found, table, wanted, selection, limit)
+        async def read(table: OpenTable) -> list[Record]:
+            selection = self._selection(condition, table.collection)
+            return await reads.holders(table, wanted, selection, limit)
 
         return await self._tables.run("searching", collection, read) or []
 

@@ -6,6 +6,7 @@ dropped and made anew is told so by the server, and looks again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from agenthood.errors import StoreError
@@ -15,12 +16,32 @@ from agenthood.stores.postgres.errors import MISSING_TABLE, state_of
 from agenthood.stores.postgres.sql import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from agenthood.stores.postgres.connections import Connection
+    from agenthood.stores.postgres.connections import Connection, Rows
     from agenthood.stores.postgres.database import Database
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """A table within a transaction.
+
+    Attributes:
+        connection: in the transaction.
+        collection: what it holds.
+        name: its name, quoted.
+    """
+
+    connection: Connection
+    collection: Collection
+    name: str
+
+    async def run(self, statement: str, parameters: Sequence[object] = ()) -> Rows:
+        """See `Connection.run`."""
+        return await self.connection.run(statement, parameters)
+
 
 _COLUMNS = "name, dimension, typed, lexical, scoped, number"
 _ATTEMPTS = 3
@@ -68,11 +89,11 @@ class Tables:
         self,
         doing: str,
         collection: Collection,
-        work: Callable[[Connection, Collection, str], Awaitable[T]],
+        work: Callable[[OpenTable], Awaitable[T]],
         *,
         make: bool = False,
     ) -> T | None:
-        """What `work` returns, given a transaction, the collection as it is and its table.
+        """What `work` returns, given the table in a transaction; begun anew where others came first.
 
         Returns:
             None if there is no such collection and none is to be made.
@@ -84,7 +105,7 @@ class Tables:
             found, table = there
 
             async def inner(connection: Connection, found: Collection = found, table: str = table) -> T:
-                return await work(connection, found, table)
+                return await work(OpenTable(connection, found, table))
 
             try:
                 return await self._database.run(f"{doing} {collection.name!r}", inner)
