@@ -55,9 +55,7 @@ async def _told(hood: Hood) -> list[Any]:
     other = await hood.learn("fixed BB", score=0.9, member="developer", skill="test")
     receipts = [one, other, *await hood.learn_many(EPISODES)]
     again = await hood.learn_many(EPISODES[:3])
-    lessons = sorted(
-        (one.kind, one.text, one.evidence, round(one.mean, 6)) for one in await hood.lessons()
-    )
+    lessons = sorted((one.kind, one.text, one.evidence, round(one.mean, 6)) for one in await hood.lessons())
     recalls = [
         [(one.text, round(one.similarity, 5)) for one in await hood.recall(text, limit=5)]
         for text in ("the login test fails now and then", "上传", "manual topic 7919", EPISODES[2].episode)

@@ -6,20 +6,22 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
+import psycopg
 import pytest
 
 from agenthood.stores.base import Collection
 from agenthood.stores.filters import where
 from agenthood.stores.postgres.search import FEW, Asked, indexed_distance, statement, use_index
 from agenthood.stores.postgres.sql import TRUE
-from agenthood.stores.postgres.tables import OpenTable
-from stores.postgres_server import postgres_store, schema_of, sql
+from stores.backends import record
+from stores.postgres_server import postgres_store, schema_of, shared_url, sql
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from agenthood.stores.base import Hit, Vector, VectorStore
     from agenthood.stores.filters import Filter
+    from agenthood.stores.postgres.tables import OpenTable
 
 ROWS, DIMENSION = 50_000, 32
 COLLECTION = Collection("many", DIMENSION, typed=True, scoped=True)
@@ -56,18 +58,16 @@ async def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     await store.close()
     schema = schema_of(folder)
     table = f'"{schema}".rows_1'
-    import psycopg  # noqa: PLC0415
-
-    from stores.postgres_server import shared_url  # noqa: PLC0415
-
     columns = "id, tenant_id, content, metadata, attributes, created_at, kind, member, vector"
-    with psycopg.connect(shared_url(), autocommit=True) as connection:
-        with connection.cursor().copy(f"copy {table} ({columns}) from stdin") as copy:
-            for number in range(ROWS):
-                tenant, kind = f"t{TENANTS[number]}", "ab"[KINDS[number]]
-                body = f'{{"type":"t","tenant_id":"{tenant}","kind":"{kind}","member":"m{number % 5}"}}'
-                vector = "[" + ",".join(map(repr, VECTORS[number].tolist())) + "]"
-                copy.write_row((f"r{number:05d}", tenant, "c", body, body, "", kind, f"m{number % 5}", vector))
+    with (
+        psycopg.connect(shared_url(), autocommit=True) as connection,
+        connection.cursor().copy(f"copy {table} ({columns}) from stdin") as copy,
+    ):
+        for number in range(ROWS):
+            tenant, kind = f"t{TENANTS[number]}", "ab"[KINDS[number]]
+            body = f'{{"type":"t","tenant_id":"{tenant}","kind":"{kind}","member":"m{number % 5}"}}'
+            vector = "[" + ",".join(map(repr, VECTORS[number].tolist())) + "]"
+            copy.write_row((f"r{number:05d}", tenant, "c", body, body, "", kind, f"m{number % 5}", vector))
     store = postgres_store(folder)
     report = await store.maintain(COLLECTION)
     assert (report["rows"], report["indexed"], report["unindexed_rows"]) == (ROWS, ["vector"], 0)
@@ -159,12 +159,10 @@ async def test_without_the_pieces_rows_are_lost(large: Path):
 
 
 async def test_writers_go_on_while_an_index_is_built(tmp_path: Path):
-    """The background builds an index once a collection is large; meanwhile upserts and searches work, and it is used."""
+    """The background builds an index once a collection is large; upserts and searches go on meanwhile."""
     store = postgres_store(tmp_path)
     store._indices._from = 2_000
     collection = Collection("growing", DIMENSION)
-    from stores.backends import record  # noqa: PLC0415
-
     rows = [record(f"r{number:05d}", vector=VECTORS[number]) for number in range(3_000)]
     await store.upsert(collection, rows)
     for number in range(30):
@@ -182,16 +180,16 @@ async def test_an_index_that_was_not_finished_is_built_anew(tmp_path: Path):
     store = postgres_store(tmp_path)
     store._indices._from = 50
     collection = Collection("some", DIMENSION)
-    from stores.backends import record  # noqa: PLC0415
-
-    store._indices._written["\"rows_1\""] = 1  # no background this time
+    store._indices._written[f'"{schema_of(tmp_path)}"."rows_1"'] = 1  # no background this time
     await store.upsert(collection, [record(f"r{number}", vector=VECTORS[number]) for number in range(200)])
     schema = schema_of(tmp_path)
     sql(
         f'create index "rows_1_vector_hnsw" on "{schema}".rows_1 using hnsw ((vector::halfvec({DIMENSION})) '
         "halfvec_cosine_ops)"
     )
-    sql(f"update pg_index set indisvalid = false where indexrelid = '\"{schema}\".rows_1_vector_hnsw'::regclass")
+    sql(
+        f"update pg_index set indisvalid = false where indexrelid = '\"{schema}\".rows_1_vector_hnsw'::regclass"
+    )
     before = await store.health()
     assert before.detail["some"]["indices"]["vector"]["type"].startswith("being built")
     assert (await store.maintain(collection))["indexed"] == ["vector"]

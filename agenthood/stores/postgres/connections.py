@@ -77,9 +77,14 @@ class Connection:
         """Look again whether pgvector is installed."""
         self.extension = await bounded(register_vectors(self._raw), self.timeout)
 
-    async def begin(self, opening: str) -> None:
-        """Begin a transaction with `opening`, in which `{extension}` stands for the schema of pgvector."""
-        await self.script(opening.replace("{extension}", self.extension or "public"))
+    async def begin(self, schema: str, settings: str = "") -> None:
+        """Begin a transaction whose names are those of `schema`, quoted, and of pgvector.
+
+        Args:
+            schema: where names are looked up first.
+            settings: more statements, each after a semicolon.
+        """
+        await self.script(f"begin; set local search_path = {schema}, {self.extension or 'public'}{settings}")
 
     async def rollback(self) -> None:
         """Take back what was begun; where that fails, the connection is no longer `usable`."""
@@ -124,11 +129,12 @@ class Connections:
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def borrowed(self, opening: str) -> AsyncIterator[Connection]:
+    async def borrowed(self, opening: tuple[str, str]) -> AsyncIterator[Connection]:
         """One of the few connections of the running loop.
 
         Args:
-            opening: statements to begin with. A kept connection that the server has meanwhile closed is noticed by
+            opening: what to begin a transaction with, see `Connection.begin`. A kept connection that the server has
+                meanwhile closed is noticed by
                 them, and another one is taken.
 
         Raises:
@@ -156,13 +162,13 @@ class Connections:
         finally:
             loop.slots.release()
 
-    async def _begun(self, loop: _Loop, opening: str) -> Connection:
+    async def _begun(self, loop: _Loop, opening: tuple[str, str]) -> Connection:
         from psycopg import OperationalError  # noqa: PLC0415
 
         while loop.idle:
             connection = loop.idle.pop()
             try:
-                await connection.begin(opening)
+                await connection.begin(*opening)
             except OperationalError:
                 connection.drop()
             except BaseException:
@@ -172,7 +178,7 @@ class Connections:
                 return connection
         connection = await self.connect()
         try:
-            await connection.begin(opening)
+            await connection.begin(*opening)
         except BaseException:
             connection.drop()
             raise

@@ -179,7 +179,7 @@ class Database:
             async with self.connections.own() as connection:
                 yield connection
 
-    def _opening(self, *, rows: bool) -> str:
+    def _opening(self, *, rows: bool) -> tuple[str, str]:
         values: dict[str, Any] = {
             "agenthood.tenant": literal("" if self.tenant is None else key(self.tenant)),
             "agenthood.tenants": literal("all" if self.tenant is None else ""),
@@ -189,5 +189,4 @@ class Database:
         }
         if rows and self.takes_role:
             values["role"] = quoted(self.role)
-        settings = "".join(f"; set local {name} = {value}" for name, value in values.items())
-        return f"begin; set local search_path = {quoted(self.schema)}, {{extension}}{settings}"
+        return self.quoted_schema, "".join(f"; set local {name} = {value}" for name, value in values.items())

@@ -64,6 +64,10 @@ def translated(doing: str, address: Address) -> Iterator[None]:
         ) from exc
     except psycopg.Error as exc:
         text = address.safe(" ".join(str(exc).split()))[:_LONGEST]
+        if "row-level security" in text:
+            raise StoreError(
+                f"{doing} failed: a record or its id belongs to another tenant than the one of this store ({text!r})"
+            ) from exc
         if advice := _advice(_guessed(exc)):
             raise StoreUnavailableError(
                 f"{doing} failed: Postgres at {address}: {advice} ({text!r})"

@@ -35,8 +35,8 @@ _log = logging.getLogger("agenthood")
 
 
 def index_of(table: str, field: str) -> str:
-    """The quoted name of the index on a field of a table."""
-    return f'"{table.strip(chr(34))}_{field}_hnsw"'
+    """The qualified and quoted name of the index on a field of a table, itself so named."""
+    return f'{table[:-1]}_{field}_hnsw"'
 
 
 class Indices:
@@ -105,8 +105,9 @@ class Indices:
         if valid is False:
             await connection.unbounded(f"drop index concurrently if exists {name}")
         dimension = dimension_of(collection, field)
+        plain = '"' + name.rpartition('."')[2]  # it is made in the schema of its table
         await connection.unbounded(
-            f"create index concurrently if not exists {name} on {table} "
+            f"create index concurrently if not exists {plain} on {table} "
             f"using hnsw (({field}::halfvec({dimension})) halfvec_cosine_ops)"
         )
         self._state.pop(name, None)

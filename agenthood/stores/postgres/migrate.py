@@ -160,7 +160,7 @@ async def _make_extension(connection: Connection) -> None:
 
 
 async def _apply(connection: Connection, schema: str, migration: Migration) -> None:
-    await connection.begin(f"begin; set local search_path = {quoted(schema)}, {{extension}}")
+    await connection.begin(quoted(schema))
     try:
         await connection.script(_APPLIED)
         await connection.unbounded(migration.text)

@@ -31,7 +31,7 @@ class OpenTable:
     Attributes:
         connection: in the transaction.
         collection: what it holds.
-        name: its name, quoted.
+        name: its name, qualified and quoted.
     """
 
     connection: Connection
@@ -81,9 +81,10 @@ class Tables:
             return
         async with self._database.transaction(f"dropping {name!r}", rows=False) as connection:
             for (number,) in await connection.run(
-                "delete from collections where name = %s returning number", [name]
+                f"delete from {self._registry} where name = %s returning number",  # noqa: S608  quoted
+                [name],
             ):
-                await connection.run(f"drop table if exists {_table(number)}")
+                await connection.run(f"drop table if exists {self._table(number)}")
 
     async def run(
         self,
@@ -121,13 +122,13 @@ class Tables:
             return {}
         try:
             async with self._database.transaction("reading the collections", rows=False) as connection:
-                rows = await connection.run(f"select {_COLUMNS} from collections order by name")  # noqa: S608
+                rows = await connection.run(f"select {_COLUMNS} from {self._registry} order by name")  # noqa: S608
         except StoreError as exc:
             if state_of(exc.__cause__ or exc) != MISSING_TABLE:
                 raise
             self._database.forget()  # the schema was dropped
             return {}
-        return {row[0]: (Collection(*row[:-1]), _table(row[-1])) for row in rows}
+        return {row[0]: (Collection(*row[:-1]), self._table(row[-1])) for row in rows}
 
     async def _make(self, collection: Collection) -> tuple[Collection, str]:
         wanted = (
@@ -140,13 +141,16 @@ class Tables:
         async with self._database.transaction(f"making {collection.name!r}", rows=False) as connection:
             # Of several processes that make it, one inserts, and the others wait here until it has committed.
             made = await connection.run(
-                "insert into collections (name, dimension, typed, lexical, scoped) values (%s, %s, %s, %s, %s) "
-                "on conflict (name) do nothing returning number",
+                f"insert into {self._registry} (name, dimension, typed, lexical, scoped) "  # noqa: S608  quoted
+                "values (%s, %s, %s, %s, %s) on conflict (name) do nothing returning number",
                 wanted,
             )
             for (number,) in made:
-                table = _table(number)
-                await connection.run("select make_rows(%s, %s, %s, %s, %s)", [table.strip('"'), *wanted[1:]])
+                table = self._table(number)
+                await connection.run(
+                    f"select {self._database.quoted_schema}.make_rows(%s, %s, %s, %s, %s)",
+                    [f"rows_{number}", *wanted[1:]],
+                )
                 if self._database.takes_role:
                     role = quoted(self._database.role)
                     await connection.run(f"grant select, insert, update, delete on {table} to {role}")
@@ -155,6 +159,11 @@ class Tables:
             raise StoreError(f"collection {collection.name!r} was dropped while it was being made: try again")
         return found
 
+    # Names are qualified: where the schema was dropped, the next one on the search path is none of ours.
 
-def _table(number: int) -> str:
-    return f'"rows_{number}"'
+    @property
+    def _registry(self) -> str:
+        return f"{self._database.quoted_schema}.collections"
+
+    def _table(self, number: int) -> str:
+        return f'{self._database.quoted_schema}."rows_{number}"'
