@@ -27,6 +27,9 @@ BACKENDS: Mapping[str, Callable[[Path], VectorStore]] = {
     "postgres": postgres_store,
 }
 
+ON_SERVERS = frozenset({"postgres"})
+"""Backends whose files are a server's: what those hold is not for our tests to search."""
+
 TYPED = Collection("patterns", 8, typed=True, lexical=True)
 SHARED = Collection("vectors", 8)
 """As `stores.base.SHARED`, with short vectors."""

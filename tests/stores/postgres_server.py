@@ -24,9 +24,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-import pytest
-
 from agenthood.stores.postgres.store import PostgresStore
 from agenthood.stores.settings import StoreSettings
 
@@ -112,6 +109,8 @@ class PostgresServer:
                 preexec_fn=_die_with_parent,  # noqa: PLW1509  one call of the C library
                 **self._as,
             )
+        import psycopg  # noqa: PLC0415  the workers of other backends do without
+
         until = time.monotonic() + 20
         while True:
             try:
@@ -171,6 +170,8 @@ def _unprivileged() -> dict[str, Any]:
 
 
 def _binaries() -> Path:
+    import pytest  # noqa: PLC0415
+
     spec = find_spec(_PACKAGE)  # importing it would do things of its own
     if spec is None or spec.origin is None:
         pytest.skip(
@@ -217,6 +218,8 @@ def postgres_store(folder: Path, *, tenant: str | None = None, **changes: Any) -
 
 def sql(statement: str, parameters: Sequence[object] = (), *, url: str = "") -> list[tuple[Any, ...]]:
     """Run `statement` as the superuser, past our own code; the rows it gives."""
+    import psycopg  # noqa: PLC0415
+
     with psycopg.connect(url or shared_url(), autocommit=True) as connection:
         cursor = connection.execute(statement.encode(), parameters or None)
         return cursor.fetchall() if cursor.description else []
