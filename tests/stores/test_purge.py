@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agenthood.stores.filters import Equals
-from stores.backends import ON_SERVERS, SHARED, TYPED, Backend, everything, fields, full, record, unit
+from stores.backends import SHARED, TYPED, Backend, everything, fields, full, record, unit
 from stores.files import left
 
 if TYPE_CHECKING:
     from agenthood.stores.base import Collection, Record, VectorStore
 
 
-@pytest.fixture(autouse=True)
-def _files_of_its_own(backend: Backend) -> None:
-    if backend.name in ON_SERVERS:
-        pytest.skip("what its files keep is the server's business: see the docstring of its `purge`")
+pytestmark = pytest.mark.usefixtures("on_disk")
 
 
 def secret(number: int) -> tuple[Record, list[bytes]]:

@@ -133,9 +133,8 @@ class Connections:
         """One of the few connections of the running loop.
 
         Args:
-            opening: what to begin a transaction with, see `Connection.begin`. A kept connection that the server has
-                meanwhile closed is noticed by
-                them, and another one is taken.
+            opening: what to begin a transaction with, see `Connection.begin`. A kept connection that the
+                server has meanwhile closed is noticed by it, and another one is taken.
 
         Raises:
             StoreUnavailableError: all are in use for too long.
