@@ -172,6 +172,7 @@ class Connections:
                 connection.drop()
             except BaseException:
                 connection.drop()
+                loop.drop_idle()  # if one hangs, so would the next
                 raise
             else:
                 return connection
