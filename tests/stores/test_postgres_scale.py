@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,14 @@ import pytest
 
 from agenthood.stores.base import Collection
 from agenthood.stores.filters import where
-from agenthood.stores.postgres.search import FEW, Asked, indexed_distance, statement, use_index
+from agenthood.stores.postgres.search import (
+    FEW,
+    Asked,
+    _through_index,
+    indexed_distance,
+    statement,
+    use_index,
+)
 from agenthood.stores.postgres.sql import TRUE
 from stores.backends import record
 from stores.postgres_server import postgres_store, schema_of, shared_url, sql
@@ -93,6 +101,15 @@ def _recall(found: list[list[Hit]], chosen: np.ndarray) -> float:
     return float(np.mean(shares))
 
 
+def _scans(folder: Path) -> int:
+    """How often the index was used so far."""
+    ((count,),) = sql(
+        "select idx_scan from pg_stat_user_indexes where schemaname = %s and indexrelname = 'rows_1_vector_hnsw'",
+        [schema_of(folder)],
+    )
+    return int(count)
+
+
 async def _plan(store: VectorStore, condition: Filter | None) -> str:
     """How the server would run the search through the index."""
 
@@ -136,11 +153,30 @@ async def test_a_search_under_a_filter_finds_what_there_is(
     if "member" in fields:
         chosen &= np.array([f"m{number}" == fields["member"] for number in range(5)])[np.arange(ROWS) % 5]
     store = postgres_store(large, tenant=tenant)
+    before = _scans(large)
     found = await store.query(COLLECTION, QUERIES, condition=condition, limit=LIMIT)
+    await store.close()
     assert _recall(found, chosen) >= least
     assert (least < 1) == (chosen.sum() > FEW)
     if least < 1:
         assert "_vector_hnsw" in await _plan(store, condition)
+        until = time.monotonic() + 5  # the server counts once the connection has ended
+        while _scans(large) < before + len(QUERIES):
+            assert time.monotonic() < until, "the index was not used"
+            await asyncio.sleep(0.05)
+    await store.close()
+
+
+async def test_the_index_alone_answers_where_many_match(large: Path):
+    """There the search is not made a second time without it."""
+    store = postgres_store(large)
+
+    async def through(table: OpenTable) -> list[list[Hit]] | None:
+        return await _through_index(table, QUERIES, Asked("vector", TRUE, LIMIT, with_vectors=False))
+
+    found = await store._tables.run("searching", COLLECTION, through)
+    assert found is not None
+    assert [len(hits) for hits in found] == [LIMIT] * len(QUERIES)
     await store.close()
 
 
