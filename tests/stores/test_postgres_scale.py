@@ -201,11 +201,13 @@ async def test_writers_go_on_while_an_index_is_built(tmp_path: Path):
     collection = Collection("growing", DIMENSION)
     rows = [record(f"r{number:05d}", vector=VECTORS[number]) for number in range(3_000)]
     await store.upsert(collection, rows)
+    building = asyncio.create_task(store._indices.finish())  # without waiting for a lull
     for number in range(30):
         await store.upsert(collection, [record(f"more {number}", vector=VECTORS[4_000 + number])])
         (hits,) = await store.query(collection, VECTORS[4_000 + number][None], limit=1)
         assert hits[0].record.id == f"more {number}"
-    await asyncio.gather(*store._indices._running.values())
+    await building
+    await store._indices.finish()
     health = await store.health()
     assert health.detail["growing"]["indices"]["vector"] == {"type": "hnsw", "unindexed_rows": 0}
     await store.close()

@@ -30,6 +30,8 @@ MOST_DIMENSIONS = 4_000
 """What pgvector can index in half precision."""
 _WRITES_BETWEEN_CHECKS = 2_000
 _STATE_KNOWN_FOR = 10.0
+_LULL = 2.0
+_LONGEST_LULL = 120.0
 _MEMORY = "256MB"
 _log = logging.getLogger("agenthood")
 
@@ -48,6 +50,7 @@ class Indices:
         self._from = indexed_from
         self._written: dict[str, int] = {}
         self._state: dict[str, tuple[float, bool]] = {}
+        self._closing = False
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def there(self, table: OpenTable, field: str) -> bool:
@@ -123,21 +126,37 @@ class Indices:
             loop = asyncio.get_running_loop()
             self._running[table] = loop.create_task(self._keep_up(collection, table), context=Context())
 
+    async def _lull(self, table: str) -> None:
+        """Wait until no more is written, within reason: a row costs ten times as much once there is an index."""
+        loop = asyncio.get_running_loop()
+        longest, quiet_since, written = loop.time() + _LONGEST_LULL, loop.time(), self._written[table]
+        while not self._closing and loop.time() < min(longest, quiet_since + _LULL):
+            await asyncio.sleep(_LULL / 8)
+            if self._written[table] != written:
+                quiet_since, written = loop.time(), self._written[table]
+
     async def finish(self) -> None:
         """Wait for what is running, at most as long as a statement may take; then it is left to the next time."""
-        loop = asyncio.get_running_loop()
-        tasks = {task for task in self._running.values() if task.get_loop() is loop}
-        self._running.clear()
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=self._database.address.timeout)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._closing = True
+        try:
+            loop = asyncio.get_running_loop()
+            tasks = {task for task in self._running.values() if task.get_loop() is loop}
+            self._running.clear()
+            if tasks:
+                _, late = await asyncio.wait(tasks, timeout=self._database.address.timeout)
+                for task in late:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            self._closing = False
 
     async def _keep_up(self, collection: Collection, table: str) -> None:
         try:
-            await self.build(collection, table)
+            async with self._database.transaction(f"indexing {collection.name!r}") as connection:
+                missing = await self.missing(connection, collection, table)
+            if missing:
+                await self._lull(table)
+                await self.build(collection, table)
         except StoreError as exc:  # what was to be written is written, and the next commit tries again
             _log.warning("%s", exc)
 
