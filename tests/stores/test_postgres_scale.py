@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from agenthood.stores.filters import Filter
     from agenthood.stores.postgres.tables import OpenTable
 
-ROWS, DIMENSION = 50_000, 32
+ROWS, DIMENSION = 50_000, 16
 COLLECTION = Collection("many", DIMENSION, typed=True, scoped=True)
 LIMIT = 10
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 FEW = 20_000
 """Up to so many matching rows are all compared."""
-_KNOWN_FOR = 60.0
+_MANY_KNOWN_FOR = 60.0
+_FEW_KNOWN_FOR = 10.0
 _MOST_KNOWN = 1_000
 _GROWTH = 4
 _QUERIES_AT_ONCE = 64
@@ -46,27 +47,30 @@ class Asked:
 
 
 class ManyMatches:
-    """Which conditions lately matched many rows: counting those again before each search would cost more than it."""
+    """Which conditions lately matched many rows: to count before each search would cost as much as searching.
+
+    What is known is a little out of date, which costs time alone: either way of searching finds what there is.
+    """
 
     def __init__(self) -> None:
-        self._until: dict[Hashable, float] = {}
+        self._known: dict[Hashable, tuple[float, bool]] = {}
 
     async def check(self, table: OpenTable, asked: Asked) -> bool:
         """Whether more than `FEW` rows match, so that an index is worth while."""
         name: Hashable = (table.name, asked.field, asked.condition.text, repr(asked.condition.parameters))
-        if self._until.get(name, 0.0) > time.monotonic():
-            return True
+        until, many = self._known.get(name, (0.0, False))
+        if until > time.monotonic():
+            return many
         ((count,),) = await table.run(
             f"select count(*) from (select from {table.name} where {asked.field} is not null "  # noqa: S608  our names
             f"and {asked.condition.text} limit {FEW + 1}) as matching",
             asked.condition.parameters,
         )
-        if count <= FEW:
-            return False
-        if len(self._until) >= _MOST_KNOWN:
-            self._until.clear()
-        self._until[name] = time.monotonic() + _KNOWN_FOR
-        return True
+        many = count > FEW
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[name] = (time.monotonic() + (_MANY_KNOWN_FOR if many else _FEW_KNOWN_FOR), many)
+        return many
 
 
 async def search(table: OpenTable, queries: Vector, asked: Asked, *, index: bool) -> list[list[Hit]]:
