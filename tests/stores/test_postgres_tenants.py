@@ -177,3 +177,23 @@ async def test_nobody_is_shown_nothing(tmp_path: Path):
         assert connection.execute(f'select count(*) from "{schema}".rows_1').fetchone() == (0,)
         connection.execute("set agenthood.tenant = 'a'")
         assert connection.execute(f'select count(*) from "{schema}".rows_1').fetchone() == (1,)
+
+
+async def test_the_role_may_do_nothing_but_rows(tmp_path: Path):
+    """It neither logs in nor passes the wall, and has no right on what the schema says of itself."""
+    store = postgres_store(tmp_path)
+    await store.upsert(SCOPED, [of("a", 1)])
+    again = postgres_store(tmp_path, tenant="a")
+    assert await again.count(SCOPED) == 1
+    schema = schema_of(tmp_path)
+    assert sql(
+        "select rolcanlogin, rolsuper, rolbypassrls from pg_roles where rolname = %s", [f"{schema}_rows"]
+    ) == [(False, False, False)]
+    rights = f"""select has_table_privilege('{schema}_rows', '"{schema}"."%s"', 'select')"""
+    assert [sql(rights % table) for table in ("rows_1", "collections", "schema_migrations")] == [
+        [(True,)],
+        [(False,)],
+        [(False,)],
+    ]
+    await store.close()
+    await again.close()

@@ -28,6 +28,11 @@ T = TypeVar("T")
 
 ATTEMPTS = 5
 """How often a transaction is begun in all, where others came first."""
+_GRANTED = (
+    "select has_schema_privilege(%s, %s::regnamespace, 'usage') and pg_has_role(current_user, %s, 'member') "
+    "and not exists (select from pg_class where relkind = 'r' and relname like 'rows\\_%%' "
+    "and not has_table_privilege(%s, oid, 'insert') and relnamespace = %s::regnamespace)"
+)
 _LONGEST_NAME = 55
 """Postgres cuts names after 63 bytes."""
 
@@ -119,12 +124,15 @@ class Database:
             )
         if not found:
             await self._ignoring_others(connection, f"create role {role} nologin")
-        await self._ignoring_others(
-            connection,
-            f"grant usage on schema {schema} to {role}; "
-            f"grant select, insert, update, delete on all tables in schema {schema} to {role}"
-            + (f"; grant {role} to current_user" if grant else ""),
-        )
+        ((granted,),) = await connection.run(_GRANTED, [self.role, schema, self.role, self.role, schema])
+        if not granted:  # once, and not by each process that starts
+            await self._ignoring_others(
+                connection,
+                f"grant usage on schema {schema} to {role}; "
+                f"grant select, insert, update, delete on all tables in schema {schema} to {role}; "
+                f"revoke all on {schema}.collections, {schema}.schema_migrations from {role}"
+                + (f"; grant {role} to current_user" if grant else ""),
+            )
 
     @staticmethod
     async def _ignoring_others(connection: Connection, script: str) -> None:

@@ -66,7 +66,7 @@ class ManyMatches:
             f"and {asked.condition.text} limit {FEW + 1}) as matching",
             asked.condition.parameters,
         )
-        many = count > FEW
+        many = bool(count > FEW)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[name] = (time.monotonic() + (_MANY_KNOWN_FOR if many else _FEW_KNOWN_FOR), many)
