@@ -184,6 +184,7 @@ def _binaries() -> Path:
 def shared_url() -> str:
     """The address of the server of this process; it is started when it is first asked for."""
     if given := (os.environ.get(_INHERITED) or _GIVEN):
+        os.environ[_INHERITED] = given
         return given
     server = PostgresServer()
     atexit.register(server.remove)
@@ -199,7 +200,7 @@ def schema_of(folder: Path) -> str:
 
 @cache
 def _dropped_at_the_end(schema: str) -> None:
-    if _GIVEN and _INHERITED not in os.environ:
+    if _GIVEN:
         atexit.register(sql, f'drop schema if exists "{schema}" cascade; drop role if exists "{schema}_rows"')
 
 
