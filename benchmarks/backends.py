@@ -130,7 +130,8 @@ async def look_up(
         started = time.perf_counter()
         (hits,) = await store.query(collection, query[None], condition=condition, limit=LIMIT, unit=True)
         seconds.append(time.perf_counter() - started)
-        shares.append(len(rows.nearest(name, query) & {hit.record.id for hit in hits}) / LIMIT)
+        wanted = rows.nearest(name, query)
+        shares.append(len(wanted & {hit.record.id for hit in hits}) / len(wanted))
     return seconds, float(np.mean(shares))
 
 
