@@ -108,3 +108,12 @@ def test_a_peer_is_fed_and_searched(system: str, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
     assert (answer["added"], len(answer["search"]), answer["recall"]) == (30, 10, 1.0)
+
+
+def test_backends_are_measured_alike() -> None:
+    """On a few hundred rows the table has a line for each filter, and everything that is near is found."""
+    result = run("lancedb", "--sizes", "300", "--queries", "3", "--dimension", "16", program="backends.py")
+    assert result.returncode == 0, result.stderr
+    lines = [line.split(" | ") for line in result.stdout.splitlines() if line.startswith("| lancedb")]
+    assert [line[2] for line in lines] == ["no filter", "kind", "tenant", "tenant, kind"]
+    assert {line[5] for line in lines} == {"1.000"}

@@ -22,7 +22,12 @@ def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = 
     Raises:
         MissingExtraError: the backend's packages are not installed.
     """
-    from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
+    match settings.backend:
+        case "postgres":
+            from agenthood.stores.postgres.store import PostgresStore  # noqa: PLC0415
 
-    del settings, tenant
-    return LanceStore(folder / "memory")
+            return PostgresStore(settings, tenant=tenant)
+        case _:
+            from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
+
+            return LanceStore(folder / "memory")

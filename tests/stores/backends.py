@@ -16,6 +16,7 @@ from agenthood.scope import Scope
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Record
 from agenthood.stores.lance.store import LanceStore
 from agenthood.stores.scoped import ScopedStore
+from stores.postgres_server import postgres_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 BACKENDS: Mapping[str, Callable[[Path], VectorStore]] = {
     "lance": lambda folder: LanceStore(folder / "memory"),
     "scoped": lambda folder: ScopedStore(LanceStore(folder / "memory"), Scope("acme", "shop", "agent 7")),
+    "postgres": postgres_store,
 }
+
+ON_SERVERS = frozenset({"postgres"})
+"""Backends whose files are a server's: what those hold is not for our tests to search."""
 
 TYPED = Collection("patterns", 8, typed=True, lexical=True)
 SHARED = Collection("vectors", 8)

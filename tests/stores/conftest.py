@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stores.backends import BACKENDS, SHARED, TYPED, Backend
+from stores.backends import BACKENDS, ON_SERVERS, SHARED, TYPED, Backend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     """A backend with a place of its own."""
     return Backend(request.param, tmp_path)
+
+
+@pytest.fixture
+def on_disk(backend: Backend) -> None:
+    """For tests that look into the files: skips where these are a server's."""
+    if backend.name in ON_SERVERS:
+        pytest.skip("its files are a server's: see the docstring of its `purge` for what they keep")
 
 
 @pytest.fixture

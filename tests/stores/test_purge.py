@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Collection, Record, VectorStore
 
 
+pytestmark = pytest.mark.usefixtures("on_disk")
+
+
 def secret(number: int) -> tuple[Record, list[bytes]]:
     """A record of random words, which no compression can hide, and those words."""
     words = [secrets.token_hex(12) for _ in range(5)]

@@ -8,7 +8,6 @@ a quote, so the first quote is one that opens a key (a quote that closes is foll
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from agenthood.formats import dumps, unstorable_reason
@@ -23,16 +22,12 @@ from agenthood.stores.filters import (
     OneOf,
     StartsWith,
 )
+from agenthood.stores.ranges import past_surrogates, prefix_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agenthood.stores.base import Collection
-
-
-_LAST = "\U0010ffff"
-_FIRST_SURROGATE = 0xD800
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def literal(text: str) -> str:
@@ -58,7 +53,7 @@ def compile_filter(condition: Filter, collection: Collection) -> str:  # noqa: P
         case StartsWith(field, prefix):
             return _starts_with(field, prefix)
         case AtLeast(field, value):
-            return f"{field} >= {literal(_past_surrogates(value))}"
+            return f"{field} >= {literal(past_surrogates(value))}"
         case AllOf(parts):
             return _joined(" AND ", [compile_filter(part, collection) for part in parts], "true")
         case AnyOf(parts):
@@ -95,21 +90,11 @@ def _equals(field: str, value: str, collection: Collection) -> str:
 
 def _starts_with(column: str, prefix: str) -> str:
     """As a range: LanceDB runs `starts_with` as a regular expression, which may not be long."""
-    if unstorable_reason(prefix) is not None:
+    if (found := prefix_range(prefix)) is None:
         return "false"
-    least = f"{column} >= {literal(prefix)}"
-    stem = prefix.rstrip(_LAST)
-    if not stem:  # nothing sorts after all texts that start so
-        return least
-    following = ord(stem[-1]) + 1
-    end = stem[:-1] + ("\ue000" if following == _FIRST_SURROGATE else chr(following))
-    return f"({least} AND {column} < {literal(end)})"
-
-
-def _past_surrogates(value: str) -> str:
-    """The first text without lone surrogates that sorts at or after `value`."""
-    found = _SURROGATE.search(value)
-    return value if found is None else value[: found.start()] + "\ue000"
+    least, end = found
+    at_least = f"{column} >= {literal(least)}"
+    return at_least if end is None else f"({at_least} AND {column} < {literal(end)})"
 
 
 def _joined(operator: str, parts: list[str], empty: str) -> str:

@@ -1,0 +1,1 @@
+"""The Postgres backend: one server for many hoods, with pgvector."""

@@ -1,0 +1,71 @@
+"""Where a Postgres server is: its URL taken apart once, and shown without the password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agenthood.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agenthood.stores.settings import StoreSettings
+
+_KEPT_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What to connect to.
+
+    Attributes:
+        parameters: of the connection, as libpq names them; never shown.
+        timeout: seconds that connecting, and each statement, may take.
+    """
+
+    parameters: Mapping[str, Any] = field(repr=False)
+    timeout: float
+
+    @classmethod
+    def of(cls, settings: StoreSettings) -> Address:
+        """The address that `settings.url` gives.
+
+        Raises:
+            ConfigError: it is no URL or list of parameters that libpq knows.
+        """
+        from psycopg import ProgrammingError  # noqa: PLC0415
+        from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+        try:
+            given = conninfo_to_dict(settings.url or "")
+        except ProgrammingError:
+            given = None  # its text may quote the password
+        if given is None:
+            raise ConfigError(
+                "store.url cannot be read: write it as 'postgresql://user:password@host:5432/database', "
+                "with what is special in a password percent-encoded"
+            )
+        milliseconds = int(settings.timeout * 1000)
+        return cls(
+            {
+                "application_name": "agenthood",
+                "connect_timeout": max(1, round(settings.timeout)),
+                "tcp_user_timeout": milliseconds,
+                **_KEPT_ALIVE,
+                **given,
+            },
+            settings.timeout,
+        )
+
+    def __str__(self) -> str:
+        """`host:port/database`, without user and password."""
+        host = self.parameters.get("host") or self.parameters.get("hostaddr") or "the default host"
+        port = self.parameters.get("port") or 5432
+        database = self.parameters.get("dbname") or self.parameters.get("user") or "the default database"
+        return f"{host}:{port}/{database}"
+
+    def safe(self, text: str) -> str:
+        """`text` without the password."""
+        password = str(self.parameters.get("password") or "")
+        return text.replace(password, "***") if password else text
