@@ -22,7 +22,13 @@ def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = 
     Raises:
         MissingExtraError: the backend's packages are not installed.
     """
-    from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
+    del tenant
+    match settings.backend:
+        case "qdrant":
+            from agenthood.stores.qdrant.store import QdrantStore  # noqa: PLC0415
 
-    del settings, tenant
-    return LanceStore(folder / "memory")
+            return QdrantStore(settings)
+        case _:
+            from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
+
+            return LanceStore(folder / "memory")

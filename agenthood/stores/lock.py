@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from agenthood.errors import StoreUnavailableError
+from agenthood.stores.reentrant import ReentrantLock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from filelock import BaseFileLock
@@ -24,28 +21,18 @@ _LONGEST_WAIT = 0.02
 _LONGEST_WAIT_AS_NEXT = 0.005
 
 
-@dataclass(slots=True)
-class _Hold:
-    """The lock while it is held: given back when the last of those who entered has left."""
-
+@dataclass(frozen=True, slots=True)
+class _HeldFile:
     file: BaseFileLock
-    turn: asyncio.Lock
-    loop: asyncio.AbstractEventLoop
-    inside: int = 0
 
-    def leave(self) -> None:
-        self.inside -= 1
-        if not self.inside:
-            self.file.release()
-            self.turn.release()
+    async def release(self) -> None:
+        self.file.release()
 
 
-class StoreLock:
-    """A file lock that tasks wait for without blocking the event loop.
+class StoreLock(ReentrantLock):
+    """A file lock.
 
-    The operating system releases it when its holder dies, so a killed process never leaves it held. A task
-    that already holds it may enter again, and so may the tasks it started meanwhile: they are part of its
-    work, and the lock stays held until the last of them has left.
+    The operating system releases it when its holder dies, so a killed process never leaves it held.
 
     A second file beside the first is held by whoever is next: who gives the lock back and wants it again at once
     has to wait there, so that one process that writes without a pause does not keep out the others.
@@ -53,51 +40,14 @@ class StoreLock:
 
     def __init__(self, path: Path, *, timeout: float = 30.0) -> None:
         """Args: `path` of the lock file, made on first use; `timeout` in seconds before giving up."""
+        super().__init__(timeout=timeout)
         self._path = path
-        self._timeout = timeout
-        # Tasks of one event loop queue up here, in order; an asyncio.Lock belongs to one loop.
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        self._held: ContextVar[_Hold | None] = ContextVar("held", default=None)
 
-    @asynccontextmanager
-    async def __call__(self) -> AsyncIterator[None]:
-        """Hold the lock.
-
-        Raises:
-            StoreUnavailableError: it could not be had within the timeout, or its file cannot be written.
-        """
-        before = hold = self._held.get()
-        # A task may outlive the block it was started in, and threads inherit the context of their starter.
-        if hold is None or not hold.inside or hold.loop is not asyncio.get_running_loop():
-            hold = await self._take()
-            self._held.set(hold)
-        hold.inside += 1
-        try:
-            yield
-        finally:
-            self._held.set(before)
-            hold.leave()
-
-    async def _take(self) -> _Hold:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout
-        turn = self._turns.setdefault(loop, asyncio.Lock())
-        try:
-            async with asyncio.timeout_at(deadline):
-                await turn.acquire()
-        except TimeoutError:
-            raise self._busy() from None
-        try:
-            return _Hold(await self._acquire(deadline), turn, loop)
-        except BaseException:  # also a cancellation: the next task must get its turn
-            turn.release()
-            raise
-
-    async def _acquire(self, deadline: float) -> BaseFileLock:
+    async def _acquire(self, deadline: float) -> _HeldFile:
         queue = self._path.with_name(self._path.name + ".next")
         next_ = await self._locked(queue, deadline, _LONGEST_WAIT)
         try:
-            return await self._locked(self._path, deadline, _LONGEST_WAIT_AS_NEXT)
+            return _HeldFile(await self._locked(self._path, deadline, _LONGEST_WAIT_AS_NEXT))
         finally:
             next_.release()
 

@@ -1,0 +1,258 @@
+"""The write lock of a scope as a lease: a point on the server, taken, renewed and given back by conditional writes.
+
+A point with the id of the scope says who holds it. It is written only under a condition that the server checks as it
+applies the write (`update_filter`): nobody holds it, or the holder seen has not renewed it for a whole lease *by the
+clock of who waits*, so that clocks need not agree. Then it is read back: who finds its own token holds the lock.
+
+What this guarantees: on a collection whose writes are applied in one order (one replica, or several with strong
+ordering) two never hold it as long as the holder renews in time. A holder that was stopped for longer than a
+lease may meet a successor: it finds out before its next write, which is refused. A write that was on its way when it
+was stopped may still arrive; it replaces whole records by id, and evidence of the successor on the same record can be
+lost then. One that dies is waited for one lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from contextvars import Context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agenthood.errors import StoreError, StoreUnavailableError
+from agenthood.stores.qdrant.errors import ConflictError, GoneError
+from agenthood.stores.qdrant.payload import point_id
+from agenthood.stores.qdrant.reads import filter_of
+from agenthood.stores.reentrant import ReentrantLock
+
+if TYPE_CHECKING:
+    from agenthood.stores.qdrant.connection import Connection
+
+_FIRST_WAIT = 0.01
+_LONGEST_WAIT = 0.2
+_log = logging.getLogger("agenthood")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRules:
+    """How long a lease holds.
+
+    Attributes:
+        seconds: after so long without renewal it may be taken; a third of it is the pause between two renewals.
+        wait: how many seconds to wait for it; more than a lease, or that of a dead holder is never had.
+    """
+
+    seconds: float = 10.0
+    wait: float = 30.0
+
+
+DEFAULT_LEASE = LeaseRules()
+
+
+class LeaseTable:
+    """The collection in which leases are points, and the conditional writes on it."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        """Args: `connection` to the server; `name` of the collection there."""
+        self.connection = connection
+        self._name = name
+        self._made = False
+
+    async def put(self, scope: str, token: str, beat: int, seen: tuple[str, int] | None) -> None:
+        """Write that `token` holds `scope`, if nobody does, or if what was `seen` is still so."""
+        from qdrant_client import models  # noqa: PLC0415
+
+        await self._make()
+        payload = {"scope": scope, "token": token, "beat": beat}
+        point = models.PointStruct(id=point_id(scope), vector={}, payload=payload)
+        # On its own token it matches no one else's point, so that only a new point is written.
+        unchanged = _is(token) if seen is None else [*_is(seen[0]), *_beats(seen[1])]
+        await self.connection.call(
+            f"taking the lock of {scope!r:.80}",
+            lambda client: client.upsert(
+                self._name,
+                [point],
+                wait=True,
+                ordering=models.WriteOrdering.STRONG,
+                update_filter=filter_of({"must": unchanged}),
+            ),
+        )
+
+    async def read(self, scope: str) -> tuple[str, int] | None:
+        """Who holds `scope` and how often it has renewed it; None if nobody does."""
+        try:
+            points = await self.connection.call(
+                f"reading the lock of {scope!r:.80}",
+                lambda client: client.retrieve(self._name, [point_id(scope)], with_payload=True),
+            )
+        except GoneError:
+            self._made = False
+            return None
+        if not points or not points[0].payload:
+            return None
+        return str(points[0].payload.get("token")), int(points[0].payload.get("beat", 0))
+
+    async def renew(self, scope: str, token: str, beat: int) -> bool:
+        """Say that `token` is alive; whether it still holds `scope`."""
+        from qdrant_client import models  # noqa: PLC0415
+
+        held = filter_of({"must": [{"has_id": [point_id(scope)]}, *_is(token)]})
+        await self.connection.call(
+            f"renewing the lock of {scope!r:.80}",
+            lambda client: client.set_payload(
+                self._name, {"beat": beat}, points=held, wait=True, ordering=models.WriteOrdering.STRONG
+            ),
+        )
+        return await self.read(scope) == (token, beat)
+
+    async def give_back(self, scope: str, token: str) -> None:
+        """Remove the point if it is still that of `token`."""
+        from qdrant_client import models  # noqa: PLC0415
+
+        held = models.FilterSelector(filter=filter_of({"must": [{"has_id": [point_id(scope)]}, *_is(token)]}))
+        await self.connection.call(
+            f"giving back the lock of {scope!r:.80}",
+            lambda client: client.delete(self._name, held, wait=True, ordering=models.WriteOrdering.STRONG),
+        )
+
+    async def _make(self) -> None:
+        if self._made:
+            return
+        await self.connection.require_version()
+        if not await self.connection.call(
+            "looking for the locks", lambda client: client.collection_exists(self._name)
+        ):
+            try:
+                await self.connection.call(
+                    "making the collection of locks",
+                    lambda client: client.create_collection(self._name, vectors_config={}, shard_number=1),
+                )
+            except ConflictError:  # another process was first
+                pass
+        self._made = True
+
+
+@dataclass(slots=True)
+class Lease:
+    """A lease while it is held."""
+
+    table: LeaseTable
+    scope: str
+    token: str
+    rules: LeaseRules
+    confirmed: float
+    renewing: asyncio.Task[None] | None = None
+
+    def check(self) -> None:
+        """Refuse to go on with a lease that may be another's by now.
+
+        Raises:
+            StoreUnavailableError: it was not renewed in time.
+        """
+        if asyncio.get_running_loop().time() - self.confirmed >= self.rules.seconds:
+            raise StoreUnavailableError(
+                f"the lock of {self.scope!r:.80} at {self.table.connection.address.shown!r} was not renewed for "
+                f"{self.rules.seconds:g} s, so that another may hold it: nothing more was written, try again"
+            )
+
+    async def keep(self) -> None:
+        """Renew it until cancelled or lost."""
+        clock = asyncio.get_running_loop().time
+        beat = 0
+        while True:
+            await asyncio.sleep(self.rules.seconds / 3)
+            beat += 1
+            asked = clock()
+            try:
+                alive = await self.table.renew(self.scope, self.token, beat)
+            except StoreError as exc:  # tried again until the lease is over, which `check` tells
+                _log.debug("%s", exc)
+                continue
+            if not alive:
+                self.confirmed = float("-inf")
+                return
+            self.confirmed = asked
+
+    async def release(self) -> None:
+        """Give it back; where that fails it runs out by itself."""
+        if self.renewing is not None:
+            self.renewing.cancel()
+            await asyncio.gather(self.renewing, return_exceptions=True)
+        try:
+            await self.table.give_back(self.scope, self.token)
+        except StoreError as exc:
+            _log.warning("%s; it runs out in %g s", exc, self.rules.seconds)
+
+
+class LeaseLock(ReentrantLock):
+    """The lock of one scope among all machines, processes, threads and tasks."""
+
+    def __init__(self, table: LeaseTable, scope: str, rules: LeaseRules) -> None:
+        """Args: `table` of leases; the `scope`; `rules` of how long."""
+        super().__init__(timeout=rules.wait)
+        self._table = table
+        self._scope = scope
+        self._rules = rules
+
+    def check(self) -> None:
+        """See `Lease.check`; nothing happens if the running task is no holder."""
+        if isinstance(self.held, Lease):
+            self.held.check()
+
+    async def _acquire(self, deadline: float) -> Lease:
+        token = uuid.uuid4().hex
+        try:
+            confirmed = await self._taken(token, deadline)
+        except BaseException:  # also a cancellation: what may have been taken is given back, or runs out
+            await self._quietly_give_back(token)
+            raise
+        lease = Lease(self._table, self._scope, token, self._rules, confirmed)
+        # In a context of its own: it belongs to the lock, not to what is done under it.
+        loop = asyncio.get_running_loop()
+        lease.renewing = loop.create_task(lease.keep(), context=Context())
+        return lease
+
+    async def _taken(self, token: str, deadline: float) -> float:
+        """Take the lock; when that was asked for, by the loop's clock."""
+        clock = asyncio.get_running_loop().time
+        seen: tuple[str, int] | None = None
+        since, wait = clock(), _FIRST_WAIT
+        while True:
+            stale = seen is not None and clock() - since >= self._rules.seconds
+            asked = clock()
+            if seen is None or stale:
+                await self._table.put(self._scope, token, 0, seen)
+            holder = await self._table.read(self._scope)
+            if holder is not None and holder[0] == token:
+                return asked
+            if holder != seen:
+                seen, since = holder, clock()
+            if holder is None:  # just given back
+                continue
+            if clock() > deadline:
+                raise self._busy()
+            # Jitter keeps many waiters from polling in step.
+            await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
+            wait = min(wait * 1.5, _LONGEST_WAIT)
+
+    async def _quietly_give_back(self, token: str) -> None:
+        try:
+            await self._table.give_back(self._scope, token)
+        except StoreError as exc:
+            _log.debug("%s", exc)
+
+    def _busy(self) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"another process or task has held the lock of {self._scope!r:.80} at "
+            f"{self._table.connection.address.shown!r} for {self._timeout:g} s: wait for it to finish, or end it"
+        )
+
+
+def _is(token: str) -> list[dict[str, Any]]:
+    return [{"key": "token", "match": {"value": token}}]
+
+
+def _beats(beat: int) -> list[dict[str, Any]]:
+    return [{"key": "beat", "match": {"value": beat}}]
