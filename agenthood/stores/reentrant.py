@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
-from agenthood.errors import StoreUnavailableError
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from agenthood.errors import StoreUnavailableError
 
 
 class Held(Protocol):

@@ -1,7 +1,7 @@
 """Filters as Qdrant's JSON: exact where its conditions allow it, else the nearest one that leaves nothing out.
 
-Qdrant compares keywords for equality; it has neither the order of code points nor, before 1.20, prefixes. What it cannot
-tell exactly is narrowed to a condition that every match satisfies, and `filters.matches` decides on what is read.
+Qdrant compares keywords for equality; it has neither the order of code points nor, before 1.20, prefixes. What it can
+not tell exactly is narrowed to a condition that every match satisfies, and `filters.matches` decides on what is read.
 Under a `Not` it is the other way round: there only what certainly matches is left out.
 """
 
@@ -97,17 +97,16 @@ class _Compiler:
 
     def _one_of(self, field: str, values: tuple[str, ...]) -> Clause:
         # What no record can hold would be refused by the server's JSON.
-        if unstorable_reason(field) is not None:
-            return False
         wanted = [value for value in dict.fromkeys(values) if unstorable_reason(value) is None]
-        if not wanted:
+        if not wanted or unstorable_reason(field) is not None:
             return False
-        if field == "id":
-            return {"has_id": [point_id(value) for value in wanted]}
-        if field == "content":
-            return matching("content_hash", [digest(value) for value in wanted])
-        if field == "created_at":
-            return matching(field, wanted)
+        match field:
+            case "id":
+                return {"has_id": [point_id(value) for value in wanted]}
+            case "content":
+                return matching("content_hash", [digest(value) for value in wanted])
+            case "created_at":
+                return matching(field, wanted)
         if field in self._columns:
             return matching(field, [keyword(value) for value in wanted])
         return matching("pairs", [pair(field, value) for value in wanted])

@@ -52,24 +52,31 @@ def translated(exc: Exception, doing: str, address: Address) -> StoreError:
     failed = f"{doing} at {address.shown!r} failed"
     if isinstance(exc, UnexpectedResponse):
         return from_status(exc.status_code or 0, address.without_secrets(_message(exc.content)), failed)
-    text = address.without_secrets(str(exc))
     if isinstance(exc, ResponseHandlingException):
-        source = exc.source
-        text = address.without_secrets(str(source) or type(source).__name__)
-        if isinstance(source, ValueError):  # it answered 200 with JSON of another shape
-            return StoreUnavailableError(f"{failed}: {_NO_QDRANT} ({text[:_SHOWN]!r})")
-        return StoreUnavailableError(
-            f"{failed}: it cannot be reached, start it or check store.url ({text[:_SHOWN]!r})"
-        )
-    if isinstance(exc, json.JSONDecodeError | UnicodeDecodeError) or "invalid json" in text.lower():
-        return StoreUnavailableError(f"{failed}: {_NO_QDRANT} ({text[:_SHOWN]!r})")
-    if isinstance(exc, ValueError):  # local mode says everything so
-        if "not found" in text:
-            return GoneError(f"{failed}: there is no such collection ({text[:_SHOWN]!r})")
-        if "already exists" in text:
-            return ConflictError(f"{failed}: it exists already ({text[:_SHOWN]!r})")
-        return StoreError(f"{failed}: {text[:_SHOWN]!r}")
+        return _from_source(exc.source, failed, address)
+    text = address.without_secrets(str(exc))
+    if isinstance(exc, ValueError):
+        return _from_value_error(exc, text, failed)
     return StoreUnavailableError(f"{failed}: try again, or check the server ({text[:_SHOWN]!r})")
+
+
+def _from_source(source: Exception, failed: str, address: Address) -> StoreError:
+    """What kept the client from an answer: the network, or an answer of another shape."""
+    text = address.without_secrets(str(source) or type(source).__name__)[:_SHOWN]
+    if isinstance(source, ValueError):
+        return StoreUnavailableError(f"{failed}: {_NO_QDRANT} ({text!r})")
+    return StoreUnavailableError(f"{failed}: it cannot be reached, start it or check store.url ({text!r})")
+
+
+def _from_value_error(exc: ValueError, text: str, failed: str) -> StoreError:
+    """An answer that is no JSON, or anything that local mode refuses."""
+    if isinstance(exc, json.JSONDecodeError | UnicodeDecodeError):
+        return StoreUnavailableError(f"{failed}: {_NO_QDRANT} ({text[:_SHOWN]!r})")
+    if "not found" in text:
+        return GoneError(f"{failed}: there is no such collection ({text[:_SHOWN]!r})")
+    if "already exists" in text:
+        return ConflictError(f"{failed}: it exists already ({text[:_SHOWN]!r})")
+    return StoreError(f"{failed}: {text[:_SHOWN]!r}")
 
 
 def _message(content: bytes) -> str:

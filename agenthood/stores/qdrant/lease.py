@@ -17,6 +17,7 @@ import asyncio
 import logging
 import random
 import uuid
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -124,13 +125,11 @@ class LeaseTable:
         if not await self.connection.call(
             "looking for the locks", lambda client: client.collection_exists(self._name)
         ):
-            try:
+            with suppress(ConflictError):  # another process was first
                 await self.connection.call(
                     "making the collection of locks",
                     lambda client: client.create_collection(self._name, vectors_config={}, shard_number=1),
                 )
-            except ConflictError:  # another process was first
-                pass
         self._made = True
 
 
