@@ -14,7 +14,7 @@ import numpy as np
 
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Record
 from agenthood.stores.lance.store import LanceStore
-from stores.qdrant_local import open_qdrant
+from stores.qdrant_local import SERVER, open_qdrant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,6 +26,11 @@ BACKENDS: Mapping[str, Callable[[Path], VectorStore]] = {
     "lance": lambda folder: LanceStore(folder / "memory"),
     "qdrant": open_qdrant,
 }
+
+ONE_PROCESS = frozenset({"qdrant"} if SERVER is None else ())
+"""Backends that other processes do not see."""
+NO_FILES = frozenset({"qdrant"})
+"""Backends that keep nothing below the test's folder."""
 
 TYPED = Collection("patterns", 8, typed=True, lexical=True)
 SHARED = Collection("vectors", 8)

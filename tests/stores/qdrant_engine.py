@@ -93,15 +93,19 @@ class EngineClient:
         self._folder.cleanup()
 
     async def info(self) -> SimpleNamespace:
+        """Same as `AsyncQdrantClient.info`."""
         return SimpleNamespace(version="1.20.1-dev")
 
     async def collection_exists(self, name: str) -> bool:
+        """Same as `AsyncQdrantClient.collection_exists`."""
         return name in self._shards
 
     async def get_collections(self) -> SimpleNamespace:
+        """Same as `AsyncQdrantClient.get_collections`."""
         return SimpleNamespace(collections=[SimpleNamespace(name=name) for name in self._shards])
 
     async def create_collection(self, name: str, **given: Any) -> None:
+        """Same as `AsyncQdrantClient.create_collection`."""
         if name in self._shards:
             raise ValueError(f"Collection {name} already exists")
         vectors, hnsw = given["vectors_config"], given.get("hnsw_config")
@@ -129,20 +133,24 @@ class EngineClient:
         folder = Path(self._folder.name) / name
         folder.mkdir()
         params = SimpleNamespace(vectors=vectors)
-        described = SimpleNamespace(
-            metadata=given.get("metadata"), params=params, quantization_config=int8
-        )
+        described = SimpleNamespace(metadata=given.get("metadata"), params=params, quantization_config=int8)
         self._shards[name] = _Shard(edge.EdgeShard.create(str(folder), config), described)
 
     async def create_payload_index(self, name: str, field: str, *, field_schema: Any, wait: bool) -> None:
+        """Same as `AsyncQdrantClient.create_payload_index`."""
         assert wait
         if field_schema.type == "keyword":
-            schema: Any = edge.KeywordIndexParams(is_tenant=field_schema.is_tenant)
+            schema: Any = edge.KeywordIndexParams(
+                is_tenant=field_schema.is_tenant, enable_hnsw=field_schema.enable_hnsw
+            )
         else:
-            schema = edge.IntegerIndexParams(lookup=field_schema.lookup, range=field_schema.range)
+            schema = edge.IntegerIndexParams(
+                lookup=field_schema.lookup, range=field_schema.range, enable_hnsw=field_schema.enable_hnsw
+            )
         self.shard(name).update(edge.UpdateOperation.create_field_index(field, schema))
 
     async def get_collection(self, name: str) -> SimpleNamespace:
+        """Same as `AsyncQdrantClient.get_collection`."""
         info = self.shard(name).info()
         return SimpleNamespace(
             config=self._shards[name].config,
@@ -154,19 +162,28 @@ class EngineClient:
         )
 
     async def upsert(
-        self, name: str, points: list[Any], *, wait: bool, ordering: Any = None, update_filter: Any = None
+        self,
+        name: str,
+        points: list[Any],
+        *,
+        wait: bool,
+        ordering: Any = None,
+        update_filter: Any = None,  # noqa: ARG002  one shard
     ) -> None:
+        """Same as `AsyncQdrantClient.upsert`."""
         assert wait
         rows = [edge.Point(id=one.id, vector=one.vector, payload=one.payload) for one in points]
         operation = edge.UpdateOperation.upsert_points(rows, condition=filter_of(update_filter))
         self.shard(name).update(operation)
 
-    async def set_payload(self, name: str, payload: Any, *, points: Any, wait: bool, ordering: Any) -> None:
+    async def set_payload(self, name: str, payload: Any, *, points: Any, wait: bool, ordering: Any) -> None:  # noqa: ARG002  one shard
+        """Same as `AsyncQdrantClient.set_payload`."""
         assert wait
         operation = edge.UpdateOperation.set_payload_by_filter(filter_of(points), payload)
         self.shard(name).update(operation)
 
-    async def delete(self, name: str, points: Any, *, wait: bool, ordering: Any = None) -> None:
+    async def delete(self, name: str, points: Any, *, wait: bool, ordering: Any = None) -> None:  # noqa: ARG002  one shard
+        """Same as `AsyncQdrantClient.delete`."""
         assert wait
         if hasattr(points, "filter"):
             operation = edge.UpdateOperation.delete_points_by_filter(filter_of(points.filter))
@@ -177,12 +194,14 @@ class EngineClient:
     async def retrieve(
         self, name: str, ids: list[str], *, with_payload: Any = True, with_vectors: Any = False
     ) -> list[SimpleNamespace]:
+        """Same as `AsyncQdrantClient.retrieve`."""
         found = self.shard(name).retrieve(ids, with_payload=with_payload, with_vector=with_vectors)
         return [_point(one) for one in found]
 
     async def scroll(  # noqa: PLR0913  one for each thing that can be asked
         self, name: str, *, scroll_filter: Any, limit: int, offset: Any, with_payload: Any, with_vectors: Any
     ) -> tuple[list[SimpleNamespace], Any]:
+        """Same as `AsyncQdrantClient.scroll`."""
         request = edge.ScrollRequest(
             offset=offset,
             limit=limit,
@@ -194,10 +213,12 @@ class EngineClient:
         return [_point(one) for one in found], following
 
     async def count(self, name: str, *, count_filter: Any, exact: bool) -> SimpleNamespace:
+        """Same as `AsyncQdrantClient.count`."""
         request = edge.CountRequest(exact=exact, filter=filter_of(count_filter))
         return SimpleNamespace(count=self.shard(name).count(request))
 
     async def query_batch_points(self, name: str, requests: list[Any]) -> list[SimpleNamespace]:
+        """Same as `AsyncQdrantClient.query_batch_points`."""
         batch = [
             edge.QueryRequest(
                 limit=one.limit,
@@ -213,4 +234,5 @@ class EngineClient:
         return [SimpleNamespace(points=[_point(one) for one in answer]) for answer in answers]
 
     async def facet(self, name: str, key: str, *, limit: int, exact: bool) -> SimpleNamespace:
+        """Same as `AsyncQdrantClient.facet`."""
         return self.shard(name).facet(edge.FacetRequest(key, limit=limit, exact=exact))

@@ -107,13 +107,21 @@ async def recall(client: EngineClient) -> dict[str, Any]:
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     vectors = points.astype(np.float32)
     # One in a hundred belongs to each small tenant, and a fifth of all to the large one.
-    tenants = np.where(rng.random(POINTS) < 0.2, "large", np.char.add("t", (np.arange(POINTS) % 80).astype(str)))
+    tenants = np.where(
+        rng.random(POINTS) < 0.2, "large", np.char.add("t", (np.arange(POINTS) % 80).astype(str))
+    )
     tenants[:: POINTS // 500] = "one percent"
     store = opened(client)
     started = time.monotonic()
     for start in range(0, POINTS, 10_000):
         rows = [
-            Record(f"r{n}", "x", {"type": "t", "tenant_id": str(tenants[n]), "kind": "ab"[n % 2]}, CREATED, vectors[n])
+            Record(
+                f"r{n}",
+                "x",
+                {"type": "t", "tenant_id": str(tenants[n]), "kind": "ab"[n // 100 % 2]},
+                CREATED,
+                vectors[n],
+            )
             for n in range(start, start + 10_000)
         ]
         await store.upsert(SCOPED, rows)
@@ -121,7 +129,9 @@ async def recall(client: EngineClient) -> dict[str, Any]:
     stored = "agenthood_many"
     client.shard(stored).optimize()
     optimized = time.monotonic() - started - written
-    queries = vectors[rng.integers(0, POINTS, QUERIES)] + 0.1 * rng.standard_normal((QUERIES, DIMENSION)).astype("f4")
+    queries = vectors[rng.integers(0, POINTS, QUERIES)] + 0.1 * rng.standard_normal(
+        (QUERIES, DIMENSION)
+    ).astype("f4")
     found: dict[str, Any] = {}
     for tenant in ("one percent", "large"):
         condition = where(tenant_id=tenant)
@@ -145,7 +155,7 @@ async def recall(client: EngineClient) -> dict[str, Any]:
     info = client.shard(stored).info()
     return found | {
         "filtered": await store.count(SCOPED, both),
-        "expected": int(np.sum((tenants == "one percent") & (np.arange(POINTS) % 2 == 0))),
+        "expected": int(np.sum((tenants == "one percent") & (np.arange(POINTS) // 100 % 2 == 0))),
         "without": await store.count(SCOPED, Equals("tenant_id", "nobody")),
         "indexed": info.indexed_vectors_count,
         "is_tenant": info.payload_schema["tenant_id"].params.is_tenant,

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 NOWHERE = "http://127.0.0.1:1"
 LEASE = LeaseRules(seconds=3.0, wait=20.0)
-SERVER = os.environ.get("AGENTHOOD_QDRANT_URL")
-"""A real server to run the contract suite on; read before the environment of the tests is cleaned."""
+_FOR_WORKERS = "QDRANT_OF_THE_TESTS"
+SERVER = os.environ.get("AGENTHOOD_QDRANT_URL") or os.environ.get(_FOR_WORKERS)
+"""A real server on loopback to run the contract suite on."""
+
+if SERVER is not None:
+    # The environment of a test is cleaned of agenthood's own variables; processes it starts read this one.
+    os.environ[_FOR_WORKERS] = SERVER
 
 
 class Serialised:
@@ -53,11 +58,22 @@ def local_client(folder: Path) -> Any:
     return Serialised(AsyncQdrantClient(":memory:"))
 
 
-@cache
 def namespace_of(folder: Path) -> str:
-    """A namespace of the test's own on a real server."""
-    del folder
-    return f"test_{uuid.uuid4().hex[:12]}"
+    """A namespace of the test's own on a real server, the same in every process."""
+    return f"test_{uuid.uuid5(uuid.NAMESPACE_URL, str(folder)).hex[:16]}"
+
+
+def remove_qdrant(folder: Path) -> None:
+    """Drop everything that a test at `folder` left on a real server."""
+    if SERVER is None:
+        return
+    from qdrant_client import QdrantClient  # noqa: PLC0415  0.8 s of CPU
+
+    client = QdrantClient(url=SERVER, check_compatibility=False)
+    for one in (client.get_collections()).collections:
+        if one.name.startswith(namespace_of(folder) + "_"):
+            client.delete_collection(one.name)
+    client.close()
 
 
 def open_qdrant(folder: Path) -> QdrantStore:

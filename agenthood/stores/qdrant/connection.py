@@ -56,13 +56,12 @@ class Connection:
             StoreUnavailableError: no answer in time, or none that can be read.
             StoreError: the server refuses; `GoneError` and `ConflictError` tell why.
         """
+        client = await self._client()  # the first time this imports it, which is not the server's time
         try:
             async with asyncio.timeout(self.timeout) as deadline:
-                return await self._answered(doing, request, deadline)
+                return await self._answered(doing, lambda: request(client), deadline)
         except TimeoutError as exc:
-            if not deadline.expired():
-                raise self._late(doing) from exc
-            raise self._late(doing) from None
+            raise self._late(doing) from exc
 
     async def require_version(self) -> str:
         """The server's version, asked once.
@@ -91,12 +90,8 @@ class Connection:
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(client.close(), loop))
 
     async def _answered(
-        self,
-        doing: str,
-        request: Callable[[AsyncQdrantClient], Awaitable[T]],
-        deadline: asyncio.Timeout,
+        self, doing: str, request: Callable[[], Awaitable[T]], deadline: asyncio.Timeout
     ) -> T:
-        client = await self._client()
         from qdrant_client.common.client_exceptions import (  # noqa: PLC0415  loaded by now
             QdrantException,
             ResourceExhaustedResponse,
@@ -105,7 +100,7 @@ class Connection:
 
         while True:
             try:
-                return await request(client)
+                return await request()
             except ResourceExhaustedResponse as exc:
                 pause = max(float(exc.retry_after_s), _SHORTEST_PAUSE)
                 ends = deadline.when() or 0.0
@@ -115,7 +110,8 @@ class Connection:
                 await asyncio.sleep(pause)
             except TimeoutError:
                 raise
-            except (ApiException, QdrantException, ValueError, OSError) as exc:
+            # The client asserts that an answer has a result.
+            except (ApiException, QdrantException, AssertionError, ValueError, OSError) as exc:
                 raise translated(exc, doing, self.address) from exc
 
     async def _client(self) -> AsyncQdrantClient:

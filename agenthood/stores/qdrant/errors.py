@@ -55,6 +55,8 @@ def translated(exc: Exception, doing: str, address: Address) -> StoreError:
     if isinstance(exc, ResponseHandlingException):
         return _from_source(exc.source, failed, address)
     text = address.without_secrets(str(exc))
+    if isinstance(exc, AssertionError):
+        return StoreUnavailableError(f"{failed}: {_NO_QDRANT} ({text[:_SHOWN]!r})")
     if isinstance(exc, ValueError):
         return _from_value_error(exc, text, failed)
     return StoreUnavailableError(f"{failed}: try again, or check the server ({text[:_SHOWN]!r})")

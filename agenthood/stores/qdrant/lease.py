@@ -228,8 +228,6 @@ class LeaseLock(ReentrantLock):
                 return asked
             if holder != seen:
                 seen, since = holder, clock()
-            if holder is None:  # just given back
-                continue
             if clock() > deadline:
                 raise self._busy()
             # Jitter keeps many waiters from polling in step.

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import ConfigError, StoreError
-from agenthood.stores.base import LEXICAL_DIMENSION, SCOPE_FIELDS, Collection
+from agenthood.stores.base import LEXICAL_DIMENSION, SCOPE_FIELDS, TYPED_FIELDS, Collection
 from agenthood.stores.qdrant.payload import column_names
 
 if TYPE_CHECKING:
@@ -66,10 +66,15 @@ def indices(collection: Collection) -> dict[str, dict[str, Any]]:
     keywords = [*column_names(collection), "heads", "pairs", "content_hash"]
     if collection.typed:
         keywords.append("terms")
-    found: dict[str, dict[str, Any]] = {name: {"type": "keyword"} for name in keywords}
+    # Every indexed field costs a graph of its own, over all records if they share a value: only those that searches
+    # filter by are worth one.
+    searched = SCOPE_FIELDS if collection.scoped else TYPED_FIELDS
+    found: dict[str, dict[str, Any]] = {
+        name: {"type": "keyword", "enable_hnsw": name in searched} for name in keywords
+    }
     if collection.scoped:
         found[TENANT]["is_tenant"] = True
-    found["created_ms"] = {"type": "integer", "lookup": False, "range": True}
+    found["created_ms"] = {"type": "integer", "lookup": False, "range": True, "enable_hnsw": False}
     return found
 
 
