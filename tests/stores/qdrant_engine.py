@@ -167,8 +167,8 @@ class EngineClient:
         points: list[Any],
         *,
         wait: bool,
-        ordering: Any = None,
-        update_filter: Any = None,  # noqa: ARG002  one shard
+        ordering: Any = None,  # noqa: ARG002  one shard
+        update_filter: Any = None,
     ) -> None:
         """Same as `AsyncQdrantClient.upsert`."""
         assert wait
