@@ -108,11 +108,14 @@ def unused_port() -> int:
         return port
 
 
-def wait_for_threads(before: set[threading.Thread], seconds: float = 3.0) -> set[threading.Thread]:
+def threads() -> set[threading.Thread]:
+    """The threads there are, without the idle ones of an event loop's own pool."""
+    return {one for one in threading.enumerate() if one.is_alive() and not one.name.startswith("asyncio_")}
+
+
+def left_behind(before: set[threading.Thread], seconds: float = 3.0) -> set[threading.Thread]:
     """The threads that are still there after a while beyond those of `before`."""
     until = time.monotonic() + seconds
-    while (
-        more := {one for one in threading.enumerate() if one.is_alive()} - before
-    ) and time.monotonic() < until:
+    while (more := threads() - before) and time.monotonic() < until:
         time.sleep(0.02)
     return more

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import re
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -119,7 +120,8 @@ class Connection:
             return self._given
         loop = asyncio.get_running_loop()
         if (client := self._clients.get(loop)) is None:
-            await asyncio.to_thread(_import_client)
+            if "qdrant_client" not in sys.modules:
+                await asyncio.to_thread(_import_client)
             # Another task of this loop may have been here meanwhile.
             if (client := self._clients.get(loop)) is None:
                 client = self._clients[loop] = self._made()

@@ -66,10 +66,10 @@ class LeaseTable:
         from qdrant_client import models  # noqa: PLC0415
 
         await self._make()
-        payload = {"scope": scope, "token": token, "beat": beat}
+        payload = {"scope": scope, "token": token, "beat": beat, "state": _state(token, beat)}
         point = models.PointStruct(id=point_id(scope), vector={}, payload=payload)
-        # On its own token it matches no one else's point, so that only a new point is written.
-        unchanged = _is(token) if seen is None else [*_is(seen[0]), *_beats(seen[1])]
+        # A new point is written whatever the filter says; one that is there only if it is as it was seen.
+        unchanged = [_is("state", _state(*seen)) if seen is not None else _is("token", token)]
         await self.connection.call(
             f"taking the lock of {scope!r:.80}",
             lambda client: client.upsert(
@@ -99,11 +99,15 @@ class LeaseTable:
         """Say that `token` is alive; whether it still holds `scope`."""
         from qdrant_client import models  # noqa: PLC0415
 
-        held = filter_of({"must": [{"has_id": [point_id(scope)]}, *_is(token)]})
+        held = filter_of({"must": [{"has_id": [point_id(scope)]}, _is("token", token)]})
         await self.connection.call(
             f"renewing the lock of {scope!r:.80}",
             lambda client: client.set_payload(
-                self._name, {"beat": beat}, points=held, wait=True, ordering=models.WriteOrdering.STRONG
+                self._name,
+                {"beat": beat, "state": _state(token, beat)},
+                points=held,
+                wait=True,
+                ordering=models.WriteOrdering.STRONG,
             ),
         )
         return await self.read(scope) == (token, beat)
@@ -112,7 +116,9 @@ class LeaseTable:
         """Remove the point if it is still that of `token`."""
         from qdrant_client import models  # noqa: PLC0415
 
-        held = models.FilterSelector(filter=filter_of({"must": [{"has_id": [point_id(scope)]}, *_is(token)]}))
+        held = models.FilterSelector(
+            filter=filter_of({"must": [{"has_id": [point_id(scope)]}, _is("token", token)]})
+        )
         await self.connection.call(
             f"giving back the lock of {scope!r:.80}",
             lambda client: client.delete(self._name, held, wait=True, ordering=models.WriteOrdering.STRONG),
@@ -121,6 +127,8 @@ class LeaseTable:
     async def _make(self) -> None:
         if self._made:
             return
+        from qdrant_client import models  # noqa: PLC0415
+
         await self.connection.require_version()
         if not await self.connection.call(
             "looking for the locks", lambda client: client.collection_exists(self._name)
@@ -130,6 +138,16 @@ class LeaseTable:
                     "making the collection of locks",
                     lambda client: client.create_collection(self._name, vectors_config={}, shard_number=1),
                 )
+        for key in ("token", "state"):  # a server in strict mode filters by what is indexed only
+            await self.connection.call(
+                "indexing the locks",
+                lambda client, key=key: client.create_payload_index(  # type: ignore[misc]
+                    self._name,
+                    key,
+                    field_schema=models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD),
+                    wait=True,
+                ),
+            )
         self._made = True
 
 
@@ -159,15 +177,16 @@ class Lease:
     async def keep(self) -> None:
         """Renew it until cancelled or lost."""
         clock = asyncio.get_running_loop().time
-        beat = 0
+        beat, pause = 0, self.rules.seconds / 3
         while True:
-            await asyncio.sleep(self.rules.seconds / 3)
+            await asyncio.sleep(pause)
             beat += 1
             asked = clock()
             try:
-                alive = await self.table.renew(self.scope, self.token, beat)
-            except StoreError as exc:  # tried again until the lease is over, which `check` tells
-                _log.debug("%s", exc)
+                async with asyncio.timeout(pause):  # a request may be given longer than a lease lasts
+                    alive = await self.table.renew(self.scope, self.token, beat)
+            except (StoreError, TimeoutError) as exc:  # tried again; `check` tells when the lease is over
+                _log.debug("the lock of %.80r was not renewed: %s", self.scope, exc or "no answer in time")
                 continue
             if not alive:
                 self.confirmed = float("-inf")
@@ -230,6 +249,8 @@ class LeaseLock(ReentrantLock):
                 seen, since = holder, clock()
             if clock() > deadline:
                 raise self._busy()
+            if holder is None:  # just given back
+                wait = _FIRST_WAIT
             # Jitter keeps many waiters from polling in step.
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
             wait = min(wait * 1.5, _LONGEST_WAIT)
@@ -247,9 +268,10 @@ class LeaseLock(ReentrantLock):
         )
 
 
-def _is(token: str) -> list[dict[str, Any]]:
-    return [{"key": "token", "match": {"value": token}}]
+def _is(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "match": {"value": value}}
 
 
-def _beats(beat: int) -> list[dict[str, Any]]:
-    return [{"key": "beat", "match": {"value": beat}}]
+def _state(token: str, beat: int) -> str:
+    """Who held it and how often it was renewed, as one keyword."""
+    return f"{token}.{beat}"

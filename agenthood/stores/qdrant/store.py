@@ -97,7 +97,10 @@ class QdrantStore:
 
     def exclusive(self, scope: str = "") -> AbstractAsyncContextManager[None]:
         """See `VectorStore.exclusive`; what the lease guarantees is said in `stores.qdrant.lease`."""
-        return self._locks.setdefault(scope, LeaseLock(self._leases, scope, self._lease))()
+        if scope not in self._locks:
+            # Threads may come here at once: all of them use the first one's.
+            self._locks.setdefault(scope, LeaseLock(self._leases, scope, self._lease))
+        return self._locks[scope]()
 
     async def upsert(self, collection: Collection, records: Sequence[Record]) -> UpsertResult:
         """See `VectorStore.upsert`.
