@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agenthood.errors import ConfigError, StoreError
+from agenthood.errors import ConfigError, StoreError, StoreUnavailableError
 from agenthood.stores.base import Collection, Record
 from agenthood.stores.filters import where
 from agenthood.stores.qdrant.store import QdrantStore
@@ -36,12 +36,15 @@ class Recorder:
         self.made: dict[str, dict[str, Any]] = {}
         self.indices: dict[str, dict[str, Any]] = {}
         self.points: dict[str, dict[str, Any]] = {}
+        self.full_after: int | None = None
 
     def __call__(self, request: Request) -> Answer:
         """Answer one request."""
         self.requests.append(request)
         if request.path == "/":
             return _json({"title": "qdrant", "version": self.version})
+        if len(self.points) == self.full_after and request.body and "points" in request.body:
+            return Answer(507, b"no space left")
         result = self._result(request)
         if result is MISSING:
             text = json.dumps({"status": {"error": "Not found: Collection doesn't exist!"}, "time": 0})
@@ -218,6 +221,21 @@ async def test_large_batches_are_cut(recorder: Recorder, url: str):
     assert len(sent) > 1
     assert max(int(one.headers["content-length"]) for one in sent) <= MOST_BYTES
     assert [p["payload"]["id"] for one in sent for p in one.body["points"]] == [row.id for row in rows]
+
+
+async def test_a_batch_that_failed_midway_can_be_given_again(recorder: Recorder, url: str):
+    """Some of it is written and the error says so of none; the whole given again leaves each record once."""
+    store = opened(url)
+    rows = [Record(f"r{n}", "x" * 400_000, {"type": "t"}, CREATED) for n in range(12)]
+    await store.ensure_collection(SCOPED)
+    recorder.full_after = 4
+    with pytest.raises(StoreUnavailableError, match="out of disk"):
+        await store.upsert(SCOPED, rows)
+    assert len(recorder.points) == 4
+    recorder.full_after = None
+    assert (await store.upsert(SCOPED, rows)).written == 12
+    assert sorted(one["payload"]["id"] for one in recorder.points.values()) == sorted(row.id for row in rows)
+    await store.close()
 
 
 async def test_the_key_is_sent_and_never_told(recorder: Recorder, url: str, caplog: pytest.LogCaptureFixture):
