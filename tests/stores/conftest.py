@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stores.backends import BACKENDS, SHARED, TYPED, Backend
+from stores.backends import BACKENDS, NO_FILES, SHARED, TYPED, Backend
 from stores.qdrant_local import remove_qdrant
 
 if TYPE_CHECKING:
@@ -22,6 +22,13 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
     yield Backend(request.param, tmp_path)
     if request.param == "qdrant":
         remove_qdrant(tmp_path)
+
+
+@pytest.fixture
+def in_files(backend: Backend) -> None:
+    """Skip where there are no files to search."""
+    if backend.name in NO_FILES:
+        pytest.skip(f"the {backend.name} backend keeps no files here")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import lancedb
 import pyarrow as pa
+import pytest
 
 from agenthood.stores.lance.leftovers import GRACE, remove_unnamed
 from agenthood.stores.lance.store import LanceStore
@@ -23,8 +24,6 @@ from stores.processes import workers
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    import pytest
 
     from agenthood.stores.base import Collection, VectorStore
 
@@ -66,6 +65,7 @@ def unnamed_data(backend: Backend, collection: Collection) -> list[Path]:
     ]
 
 
+@pytest.mark.usefixtures("in_files")
 async def test_forged_leftovers_go(store: VectorStore, backend: Backend, collection: Collection):
     """A purge, of whatever record, leaves nothing of an unfinished write, and every other record as it was."""
     await store.upsert(collection, [full(number) for number in range(50)])

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agenthood.stores.filters import Equals
-from stores.backends import NO_FILES, SHARED, TYPED, Backend, everything, fields, full, record, unit
+from stores.backends import SHARED, TYPED, Backend, everything, fields, full, record, unit
 from stores.files import left
 
 if TYPE_CHECKING:
     from agenthood.stores.base import Collection, Record, VectorStore
 
 
-@pytest.fixture(autouse=True)
-def _in_files(backend: Backend) -> None:
-    """Skip where there are no files to search."""
-    if backend.name in NO_FILES:
-        pytest.skip(f"the {backend.name} backend keeps no files here")
+pytestmark = pytest.mark.usefixtures("in_files")
 
 
 def secret(number: int) -> tuple[Record, list[bytes]]:
