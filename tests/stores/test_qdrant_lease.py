@@ -127,3 +127,18 @@ async def test_no_task_is_left_behind(opened: Callable[..., QdrantStore]):
         await task
     assert asyncio.all_tasks() == before
     assert await store._leases.read("s") is None
+
+
+async def test_who_takes_it_again_at_once_keeps_nobody_out(opened: Callable[..., QdrantStore]):
+    """Of two that want it without a pause, as processes that write in a loop do, each gets a fair share."""
+    entered = [0, 0]
+
+    async def greedy(number: int) -> None:
+        store = opened()  # one of its own, as in another process
+        while sum(entered) < 12:
+            async with store.exclusive("s"):
+                entered[number] += 1
+                await asyncio.sleep(0.005)
+
+    await asyncio.gather(*map(greedy, range(2)))
+    assert min(entered) >= 3, entered

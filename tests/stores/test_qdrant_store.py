@@ -41,11 +41,15 @@ async def test_namespaces_do_not_see_each_other(opened: Callable[..., QdrantStor
     await longer.upsert(SHARED, [record("theirs")])
     await longer.upsert(TYPED, [full(1)])
     await local_client(tmp_path).create_collection("a_other", vectors_config={})
+    await one.ensure_collection(Collection("copied", 8))
+    await local_client(tmp_path).update_collection(
+        "a_copied", metadata={"agenthood": {"name": "original"}}
+    )  # as a snapshot restored under another name
     assert await one.collections() == (SHARED,)
     assert await longer.collections() == (TYPED, SHARED)
     assert await one.ids(SHARED) == {"mine"}
     assert await one.find(TYPED) is None
-    for name in ("b_vectors", "other"):  # a name of ours that another namespace or program has
+    for name in ("b_vectors", "other", "copied"):  # a name of ours that another namespace or program has
         with pytest.raises(StoreError, match="other columns"):
             await opened("a").upsert(Collection(name, 8), [record("x")])
     await one.drop_collection(SHARED.name)

@@ -46,7 +46,7 @@ class Catalog:
         if (known := self._shapes.get(collection.name)) is None:
             if (info := await self.info(collection.name)) is None:
                 return None
-            known = fitting(collection, collection_of(self.namespace, info))
+            known = fitting(collection, self._shape(collection.name, info))
             self._shapes[collection.name] = known
         return fitting(collection, known)
 
@@ -61,7 +61,7 @@ class Catalog:
             info = await self.info(name)
         if info is None:
             raise StoreError(f"collection {name!r} was dropped while it was made: try again")
-        found = fitting(collection, collection_of(self.namespace, info))
+        found = fitting(collection, self._shape(collection.name, info))
         await self.index(found, info)
         self._shapes[name] = found
         self._complete.add(name)
@@ -84,10 +84,8 @@ class Catalog:
         for one in answer.collections:
             if not one.name.startswith(prefix):
                 continue
-            info = await self.info(one.name.removeprefix(prefix))
-            collection = collection_of(self.namespace, info) if info is not None else None
-            # Of a longer namespace that begins as ours does, or of another program.
-            if collection is not None and self.stored_name(collection.name) == one.name:
+            name = one.name.removeprefix(prefix)
+            if (collection := self._shape(name, await self.info(name))) is not None:
                 found.append(collection)
         return tuple(sorted(found, key=lambda collection: collection.name))
 
@@ -127,6 +125,9 @@ class Catalog:
             except GoneError:
                 self.forget(collection.name)
         return await work(await self.ensure(collection))
+
+    def _shape(self, name: str, info: Any) -> Collection | None:  # noqa: ANN401  a CollectionInfo or None
+        return collection_of(self.namespace, name, info) if info is not None else None
 
     async def _create(self, collection: Collection) -> None:
         from qdrant_client import models  # noqa: PLC0415

@@ -17,22 +17,20 @@ import asyncio
 import logging
 import random
 import uuid
-from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agenthood.errors import StoreError, StoreUnavailableError
-from agenthood.stores.qdrant.errors import ConflictError, GoneError
-from agenthood.stores.qdrant.payload import point_id
-from agenthood.stores.qdrant.reads import filter_of
 from agenthood.stores.reentrant import ReentrantLock
 
 if TYPE_CHECKING:
-    from agenthood.stores.qdrant.connection import Connection
+    from agenthood.stores.qdrant.lease_table import LeaseTable
 
 _FIRST_WAIT = 0.01
-_LONGEST_WAIT = 0.2
+_LONGEST_WAIT = 0.1
+_COURTESY = 0.2
+"""Seconds for which who gave it back to one that waits does not take it again: longer than any pause in waiting."""
 _log = logging.getLogger("agenthood")
 
 
@@ -52,105 +50,6 @@ class LeaseRules:
 DEFAULT_LEASE = LeaseRules()
 
 
-class LeaseTable:
-    """The collection in which leases are points, and the conditional writes on it."""
-
-    def __init__(self, connection: Connection, name: str) -> None:
-        """Args: `connection` to the server; `name` of the collection there."""
-        self.connection = connection
-        self._name = name
-        self._made = False
-
-    async def put(self, scope: str, token: str, beat: int, seen: tuple[str, int] | None) -> None:
-        """Write that `token` holds `scope`, if nobody does, or if what was `seen` is still so."""
-        from qdrant_client import models  # noqa: PLC0415
-
-        await self._make()
-        payload = {"scope": scope, "token": token, "beat": beat, "state": _state(token, beat)}
-        point = models.PointStruct(id=point_id(scope), vector={}, payload=payload)
-        # A new point is written whatever the filter says; one that is there only if it is as it was seen.
-        unchanged = [_is("state", _state(*seen)) if seen is not None else _is("token", token)]
-        await self.connection.call(
-            f"taking the lock of {scope!r:.80}",
-            lambda client: client.upsert(
-                self._name,
-                [point],
-                wait=True,
-                ordering=models.WriteOrdering.STRONG,
-                update_filter=filter_of({"must": unchanged}),
-            ),
-        )
-
-    async def read(self, scope: str) -> tuple[str, int] | None:
-        """Who holds `scope` and how often it has renewed it; None if nobody does."""
-        try:
-            points = await self.connection.call(
-                f"reading the lock of {scope!r:.80}",
-                lambda client: client.retrieve(self._name, [point_id(scope)], with_payload=True),
-            )
-        except GoneError:
-            self._made = False
-            return None
-        if not points or not points[0].payload:
-            return None
-        return str(points[0].payload.get("token")), int(points[0].payload.get("beat", 0))
-
-    async def renew(self, scope: str, token: str, beat: int) -> bool:
-        """Say that `token` is alive; whether it still holds `scope`."""
-        from qdrant_client import models  # noqa: PLC0415
-
-        held = filter_of({"must": [{"has_id": [point_id(scope)]}, _is("token", token)]})
-        await self.connection.call(
-            f"renewing the lock of {scope!r:.80}",
-            lambda client: client.set_payload(
-                self._name,
-                {"beat": beat, "state": _state(token, beat)},
-                points=held,
-                wait=True,
-                ordering=models.WriteOrdering.STRONG,
-            ),
-        )
-        return await self.read(scope) == (token, beat)
-
-    async def give_back(self, scope: str, token: str) -> None:
-        """Remove the point if it is still that of `token`."""
-        from qdrant_client import models  # noqa: PLC0415
-
-        held = models.FilterSelector(
-            filter=filter_of({"must": [{"has_id": [point_id(scope)]}, _is("token", token)]})
-        )
-        await self.connection.call(
-            f"giving back the lock of {scope!r:.80}",
-            lambda client: client.delete(self._name, held, wait=True, ordering=models.WriteOrdering.STRONG),
-        )
-
-    async def _make(self) -> None:
-        if self._made:
-            return
-        from qdrant_client import models  # noqa: PLC0415
-
-        await self.connection.require_version()
-        if not await self.connection.call(
-            "looking for the locks", lambda client: client.collection_exists(self._name)
-        ):
-            with suppress(ConflictError):  # another process was first
-                await self.connection.call(
-                    "making the collection of locks",
-                    lambda client: client.create_collection(self._name, vectors_config={}, shard_number=1),
-                )
-        for key in ("token", "state"):  # a server in strict mode filters by what is indexed only
-            await self.connection.call(
-                "indexing the locks",
-                lambda client, key=key: client.create_payload_index(  # type: ignore[misc]
-                    self._name,
-                    key,
-                    field_schema=models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD),
-                    wait=True,
-                ),
-            )
-        self._made = True
-
-
 @dataclass(slots=True)
 class Lease:
     """A lease while it is held."""
@@ -161,6 +60,7 @@ class Lease:
     rules: LeaseRules
     confirmed: float
     renewing: asyncio.Task[None] | None = None
+    wanted: bool = False
 
     def check(self) -> None:
         """Refuse to go on with a lease that may be another's by now.
@@ -199,13 +99,18 @@ class Lease:
             self.renewing.cancel()
             await asyncio.gather(self.renewing, return_exceptions=True)
         try:
+            self.wanted = await self.table.is_wanted(self.scope)
             await self.table.give_back(self.scope, self.token)
         except StoreError as exc:
             _log.warning("%s; it runs out in %g s", exc, self.rules.seconds)
 
 
 class LeaseLock(ReentrantLock):
-    """The lock of one scope among all machines, processes, threads and tasks."""
+    """The lock of one scope among all machines, processes, threads and tasks.
+
+    Who waits says so on the holder's point, and who gave it back to one that waits lets it come first: one process
+    that writes without a pause does not keep out the others.
+    """
 
     def __init__(self, table: LeaseTable, scope: str, rules: LeaseRules) -> None:
         """Args: `table` of leases; the `scope`; `rules` of how long."""
@@ -213,6 +118,7 @@ class LeaseLock(ReentrantLock):
         self._table = table
         self._scope = scope
         self._rules = rules
+        self._last: Lease | None = None
 
     def check(self) -> None:
         """See `Lease.check`; nothing happens if the running task is no holder."""
@@ -221,21 +127,34 @@ class LeaseLock(ReentrantLock):
 
     async def _acquire(self, deadline: float) -> Lease:
         token = uuid.uuid4().hex
+        await self._let_others_first()
         try:
             confirmed = await self._taken(token, deadline)
         except BaseException:  # also a cancellation: what may have been taken is given back, or runs out
             await self._quietly_give_back(token)
             raise
-        lease = Lease(self._table, self._scope, token, self._rules, confirmed)
+        lease = self._last = Lease(self._table, self._scope, token, self._rules, confirmed)
         # In a context of its own: it belongs to the lock, not to what is done under it.
         loop = asyncio.get_running_loop()
         lease.renewing = loop.create_task(lease.keep(), context=Context())
         return lease
 
+    async def _let_others_first(self) -> None:
+        """Wait until who waited when it was given back has it, or a moment if it does not come."""
+        if self._last is None or not self._last.wanted:
+            return
+        self._last.wanted = False
+        clock = asyncio.get_running_loop().time
+        until = clock() + _COURTESY
+        # What it waits for happens on the server.
+        while clock() < until and await self._table.read(self._scope) is None:  # noqa: ASYNC110
+            await asyncio.sleep(_FIRST_WAIT)
+
     async def _taken(self, token: str, deadline: float) -> float:
         """Take the lock; when that was asked for, by the loop's clock."""
         clock = asyncio.get_running_loop().time
         seen: tuple[str, int] | None = None
+        asked_of = ""
         since, wait = clock(), _FIRST_WAIT
         while True:
             stale = seen is not None and clock() - since >= self._rules.seconds
@@ -251,6 +170,9 @@ class LeaseLock(ReentrantLock):
                 raise self._busy()
             if holder is None:  # just given back
                 wait = _FIRST_WAIT
+            elif holder[0] != asked_of:
+                asked_of = holder[0]
+                await self._table.ask(self._scope, asked_of, token)
             # Jitter keeps many waiters from polling in step.
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
             wait = min(wait * 1.5, _LONGEST_WAIT)
@@ -266,12 +188,3 @@ class LeaseLock(ReentrantLock):
             f"another process or task has held the lock of {self._scope!r:.80} at "
             f"{self._table.connection.address.shown!r} for {self._timeout:g} s: wait for it to finish, or end it"
         )
-
-
-def _is(key: str, value: str) -> dict[str, Any]:
-    return {"key": key, "match": {"value": value}}
-
-
-def _state(token: str, beat: int) -> str:
-    """Who held it and how often it was renewed, as one keyword."""
-    return f"{token}.{beat}"

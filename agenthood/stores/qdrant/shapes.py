@@ -78,16 +78,19 @@ def indices(collection: Collection) -> dict[str, dict[str, Any]]:
     return found
 
 
-def collection_of(namespace: str, info: Any) -> Collection | None:  # noqa: ANN401  a CollectionInfo
-    """The collection that a server describes so, or None if it is none of ours."""
+def collection_of(namespace: str, name: str, info: Any) -> Collection | None:  # noqa: ANN401  a CollectionInfo
+    """The collection that a server describes so, or None if it is none of ours.
+
+    Another namespace may begin as ours does, and a snapshot restored under another name still says what it was.
+    """
     told = (info.config.metadata or {}).get(OWNER)
     vectors: Mapping[str, Any] | object = info.config.params.vectors
-    if not isinstance(told, dict) or told.get("namespace") != namespace or "name" not in told:
+    if not isinstance(told, dict) or (told.get("namespace"), told.get("name")) != (namespace, name):
         return None
     if not isinstance(vectors, dict) or "vector" not in vectors:
         return None
     return Collection(
-        told["name"],
+        name,
         vectors["vector"].size,
         typed=bool(told.get("typed")),
         lexical="lexical" in vectors,

@@ -30,7 +30,8 @@ from agenthood.stores.filters import matches
 from agenthood.stores.qdrant.catalog import Catalog
 from agenthood.stores.qdrant.conditions import compile_filter
 from agenthood.stores.qdrant.connection import Connection
-from agenthood.stores.qdrant.lease import DEFAULT_LEASE, LeaseLock, LeaseRules, LeaseTable
+from agenthood.stores.qdrant.lease import DEFAULT_LEASE, LeaseLock, LeaseRules
+from agenthood.stores.qdrant.lease_table import LeaseTable
 from agenthood.stores.qdrant.payload import TEXTS, to_record
 from agenthood.stores.qdrant.reads import Reader
 from agenthood.stores.qdrant.search import Asked, search
