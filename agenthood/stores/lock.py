@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agenthood.errors import StoreUnavailableError
-from agenthood.stores.reentrant import ReentrantLock
+from agenthood.stores.reentrant import ReentrantLock, polled
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from filelock import BaseFileLock
 
-_FIRST_WAIT = 0.002
+    from agenthood.stores.reentrant import Release
+
 _LONGEST_WAIT = 0.02
 # Whoever is next polls alone, and others wait for it.
 _LONGEST_WAIT_AS_NEXT = 0.005
 
 
-@dataclass(frozen=True, slots=True)
-class _HeldFile:
-    file: BaseFileLock
-
-    async def release(self) -> None:
-        self.file.release()
-
-
 class StoreLock(ReentrantLock):
-    """A file lock.
+    """A file lock that tasks wait for without blocking the event loop; it has one scope.
 
     The operating system releases it when its holder dies, so a killed process never leaves it held.
 
@@ -43,37 +33,40 @@ class StoreLock(ReentrantLock):
         super().__init__(timeout=timeout)
         self._path = path
 
-    async def _acquire(self, deadline: float) -> _HeldFile:
+    def what(self, scope: str) -> str:  # noqa: ARG002  there is one
+        """See `ReentrantLock.what`."""
+        return repr(str(self._path))
+
+    async def acquire(self, scope: str, deadline: float) -> Release:
+        """See `ReentrantLock.acquire`; also fails if the file cannot be written."""
         queue = self._path.with_name(self._path.name + ".next")
-        next_ = await self._locked(queue, deadline, _LONGEST_WAIT)
+        next_ = await self._locked(queue, scope, deadline, _LONGEST_WAIT)
         try:
-            return _HeldFile(await self._locked(self._path, deadline, _LONGEST_WAIT_AS_NEXT))
+            file = await self._locked(self._path, scope, deadline, _LONGEST_WAIT_AS_NEXT)
         finally:
             next_.release()
 
-    async def _locked(self, path: Path, deadline: float, longest: float) -> BaseFileLock:
+        async def release() -> None:
+            file.release()
+
+        return release
+
+    async def _locked(self, path: Path, scope: str, deadline: float, longest: float) -> BaseFileLock:
         from filelock import FileLock, Timeout  # noqa: PLC0415
 
         lock = FileLock(path, thread_local=False)
-        wait = _FIRST_WAIT
-        while True:
+
+        async def attempt() -> bool:
             try:
                 lock.acquire(blocking=False)
             except Timeout:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise self._busy() from None
+                return False
             except OSError as exc:
                 raise StoreUnavailableError(
                     f"cannot lock {str(path)!r} ({exc.strerror or exc}): check the permissions and free space"
                 ) from exc
-            else:
-                return lock
-            # Jitter keeps many waiters from polling in step.
-            await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
-            wait = min(wait * 1.5, longest)
+            return True
 
-    def _busy(self) -> StoreUnavailableError:
-        return StoreUnavailableError(
-            f"another process or task has held {str(self._path)!r} for {self._timeout:g} s: "
-            "wait for it to finish, or end it"
-        )
+        if not await polled(attempt, deadline, longest=longest):
+            raise self.busy(scope)
+        return lock

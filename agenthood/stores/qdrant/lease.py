@@ -59,8 +59,8 @@ class Lease:
     token: str
     rules: LeaseRules
     confirmed: float
+    yielding: set[str]
     renewing: asyncio.Task[None] | None = None
-    wanted: bool = False
 
     def check(self) -> None:
         """Refuse to go on with a lease that may be another's by now.
@@ -93,64 +93,71 @@ class Lease:
                 return
             self.confirmed = asked
 
-    async def release(self) -> None:
+    async def __call__(self) -> None:
         """Give it back; where that fails it runs out by itself."""
         if self.renewing is not None:
             self.renewing.cancel()
             await asyncio.gather(self.renewing, return_exceptions=True)
         try:
-            self.wanted = await self.table.is_wanted(self.scope)
+            if await self.table.is_wanted(self.scope):
+                self.yielding.add(self.scope)
             await self.table.give_back(self.scope, self.token)
         except StoreError as exc:
             _log.warning("%s; it runs out in %g s", exc, self.rules.seconds)
 
 
 class LeaseLock(ReentrantLock):
-    """The lock of one scope among all machines, processes, threads and tasks.
+    """The locks of all scopes among all machines, processes, threads and tasks.
 
     Who waits says so on the holder's point, and who gave it back to one that waits lets it come first: one process
     that writes without a pause does not keep out the others.
     """
 
-    def __init__(self, table: LeaseTable, scope: str, rules: LeaseRules) -> None:
-        """Args: `table` of leases; the `scope`; `rules` of how long."""
+    def __init__(self, table: LeaseTable, rules: LeaseRules) -> None:
+        """Args: `table` of leases; `rules` of how long."""
         super().__init__(timeout=rules.wait)
         self._table = table
-        self._scope = scope
         self._rules = rules
-        self._last: Lease | None = None
+        self._yielding: set[str] = set()
 
     def check(self) -> None:
         """See `Lease.check`; nothing happens if the running task is no holder."""
-        if isinstance(self.held, Lease):
-            self.held.check()
+        loop = asyncio.get_running_loop()
+        for hold in self._held.get().values():
+            if hold.inside and hold.loop is loop and isinstance(hold.release, Lease):
+                hold.release.check()
 
-    async def _acquire(self, deadline: float) -> Lease:
+    def what(self, scope: str) -> str:
+        """The lock, as an error names it."""
+        return f"the lock of {scope!r:.80} at {self._table.connection.address.shown!r}"
+
+    async def acquire(self, scope: str, deadline: float) -> Lease:
+        """Take the lease of `scope` from all others, and begin to renew it."""
         token = uuid.uuid4().hex
-        await self._let_others_first()
+        await self._let_others_first(scope)
         try:
-            confirmed = await self._taken(token, deadline)
+            confirmed = await self._taken(scope, token, deadline)
         except BaseException:  # also a cancellation: what may have been taken is given back, or runs out
-            await self._quietly_give_back(token)
+            await self._quietly_give_back(scope, token)
             raise
-        lease = self._last = Lease(self._table, self._scope, token, self._rules, confirmed)
+        lease = Lease(self._table, scope, token, self._rules, confirmed, self._yielding)
         # In a context of its own: it belongs to the lock, not to what is done under it.
         loop = asyncio.get_running_loop()
         lease.renewing = loop.create_task(lease.keep(), context=Context())
         return lease
 
-    async def _let_others_first(self) -> None:
+    async def _let_others_first(self, scope: str) -> None:
         """Wait until who waited when it was given back has it, or a moment if it does not come."""
-        if self._last is None or not self._last.wanted:
+        if scope not in self._yielding:
             return
-        self._last.wanted = False
+        self._yielding.discard(scope)
         clock = asyncio.get_running_loop().time
         until = clock() + _COURTESY
         # What it waits for happens on the server.
-        while clock() < until and await self._table.read(self._scope) is None:  # noqa: ASYNC110
+        while clock() < until and await self._table.read(scope) is None:  # noqa: ASYNC110
             await asyncio.sleep(_FIRST_WAIT)
 
-    async def _taken(self, token: str, deadline: float) -> float:
+    async def _taken(self, scope: str, token: str, deadline: float) -> float:
         """Take the lock; when that was asked for, by the loop's clock."""
         clock = asyncio.get_running_loop().time
         seen: tuple[str, int] | None = None
@@ -160,31 +167,25 @@ class LeaseLock(ReentrantLock):
             stale = seen is not None and clock() - since >= self._rules.seconds
             asked = clock()
             if seen is None or stale:
-                await self._table.put(self._scope, token, 0, seen)
-            holder = await self._table.read(self._scope)
+                await self._table.put(scope, token, 0, seen)
+            holder = await self._table.read(scope)
             if holder is not None and holder[0] == token:
                 return asked
             if holder != seen:
                 seen, since = holder, clock()
             if clock() > deadline:
-                raise self._busy()
+                raise self.busy(scope)
             if holder is None:  # just given back
                 wait = _FIRST_WAIT
             elif holder[0] != asked_of:
                 asked_of = holder[0]
-                await self._table.ask(self._scope, asked_of, token)
+                await self._table.ask(scope, asked_of, token)
             # Jitter keeps many waiters from polling in step.
             await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
             wait = min(wait * 1.5, _LONGEST_WAIT)
 
-    async def _quietly_give_back(self, token: str) -> None:
+    async def _quietly_give_back(self, scope: str, token: str) -> None:
         try:
-            await self._table.give_back(self._scope, token)
+            await self._table.give_back(scope, token)
         except StoreError as exc:
             _log.debug("%s", exc)
-
-    def _busy(self) -> StoreUnavailableError:
-        return StoreUnavailableError(
-            f"another process or task has held the lock of {self._scope!r:.80} at "
-            f"{self._table.connection.address.shown!r} for {self._timeout:g} s: wait for it to finish, or end it"
-        )

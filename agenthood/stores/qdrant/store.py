@@ -72,8 +72,7 @@ class QdrantStore:
         self._connection = Connection(settings, client)
         self._catalog = Catalog(self._connection, settings.namespace)
         self._leases = LeaseTable(self._connection, self._catalog.stored_name("locks"))
-        self._lease = lease
-        self._locks: dict[str, LeaseLock] = {}
+        self._lock = LeaseLock(self._leases, lease)
 
     # -- collections ------------------------------------------------------------------------------------
 
@@ -91,17 +90,14 @@ class QdrantStore:
 
     async def drop_collection(self, name: str) -> None:
         """See `VectorStore.drop_collection`."""
-        self._check_leases()
+        self._lock.check()
         await self._catalog.drop(name)
 
     # -- writing ----------------------------------------------------------------------------------------
 
     def exclusive(self, scope: str = "") -> AbstractAsyncContextManager[None]:
         """See `VectorStore.exclusive`; what the lease guarantees is said in `stores.qdrant.lease`."""
-        if scope not in self._locks:
-            # Threads may come here at once: all of them use the first one's.
-            self._locks.setdefault(scope, LeaseLock(self._leases, scope, self._lease))
-        return self._locks[scope]()
+        return self._lock(scope)
 
     async def upsert(self, collection: Collection, records: Sequence[Record]) -> UpsertResult:
         """See `VectorStore.upsert`.
@@ -113,7 +109,7 @@ class QdrantStore:
         valid, rejected = partition(records, collection)
 
         async def write(there: Collection) -> None:
-            await upsert_points(self._reader(there), valid, self._check_leases)
+            await upsert_points(self._reader(there), valid, self._lock.check)
 
         if valid:
             await self._catalog.write(collection, write)
@@ -124,7 +120,7 @@ class QdrantStore:
         doomed = storable_ids(ids)
 
         async def write(there: Collection) -> int:
-            return await delete_points(self._reader(there), doomed, self._check_leases)
+            return await delete_points(self._reader(there), doomed, self._lock.check)
 
         return await self._catalog.read(collection, write, 0)
 
@@ -288,11 +284,6 @@ class QdrantStore:
 
     def _reader(self, collection: Collection) -> Reader:
         return Reader(self._connection, self._catalog.stored_name(collection.name), collection)
-
-    def _check_leases(self) -> None:
-        """Refuse to write for a holder that may have lost its lock."""
-        for lock in tuple(self._locks.values()):
-            lock.check()
 
     @staticmethod
     def _check_field(collection: Collection, field: VectorField) -> None:
