@@ -29,7 +29,7 @@ BACKENDS: Mapping[str, Callable[[Path], VectorStore]] = {
 
 ONE_PROCESS = frozenset({"qdrant"} if SERVER is None else ())
 """Backends that other processes do not see."""
-NO_FILES = frozenset({"qdrant"})
+ON_SERVERS = frozenset({"qdrant"})
 """Backends that keep nothing below the test's folder."""
 
 TYPED = Collection("patterns", 8, typed=True, lexical=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stores.backends import BACKENDS, NO_FILES, SHARED, TYPED, Backend
+from stores.backends import BACKENDS, ON_SERVERS, SHARED, TYPED, Backend
 from stores.qdrant_local import remove_qdrant
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
 
 
 @pytest.fixture
-def in_files(backend: Backend) -> None:
+def on_disk(backend: Backend) -> None:
     """Skip where there are no files to search."""
-    if backend.name in NO_FILES:
+    if backend.name in ON_SERVERS:
         pytest.skip(f"the {backend.name} backend keeps no files here")
 
 

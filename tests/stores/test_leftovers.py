@@ -65,7 +65,7 @@ def unnamed_data(backend: Backend, collection: Collection) -> list[Path]:
     ]
 
 
-@pytest.mark.usefixtures("in_files")
+@pytest.mark.usefixtures("on_disk")
 async def test_forged_leftovers_go(store: VectorStore, backend: Backend, collection: Collection):
     """A purge, of whatever record, leaves nothing of an unfinished write, and every other record as it was."""
     await store.upsert(collection, [full(number) for number in range(50)])

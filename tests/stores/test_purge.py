@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Collection, Record, VectorStore
 
 
-pytestmark = pytest.mark.usefixtures("in_files")
+pytestmark = pytest.mark.usefixtures("on_disk")
 
 
 def secret(number: int) -> tuple[Record, list[bytes]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agenthood.errors import StoreError
+from agenthood.stores.fitting import fitting
 from agenthood.stores.qdrant.errors import ConflictError, GoneError
-from agenthood.stores.qdrant.shapes import checked_namespace, collection_of, creation, fitting, indices
+from agenthood.stores.qdrant.shapes import checked_namespace, collection_of, creation, indices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

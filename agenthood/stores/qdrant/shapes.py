@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from agenthood.errors import ConfigError, StoreError
+from agenthood.errors import ConfigError
 from agenthood.stores.base import LEXICAL_DIMENSION, SCOPE_FIELDS, TYPED_FIELDS, Collection
 from agenthood.stores.qdrant.payload import column_names
 
@@ -96,24 +96,6 @@ def collection_of(namespace: str, name: str, info: Any) -> Collection | None:  #
         lexical="lexical" in vectors,
         scoped=bool(told.get("scoped")),
     )
-
-
-def fitting(wanted: Collection, found: Collection | None) -> Collection:
-    """The collection as it is, if it can serve as `wanted`; the shared one may have any dimension.
-
-    Raises:
-        StoreError: it cannot.
-    """
-    if found is None or wanted.typed != found.typed:
-        raise StoreError(
-            f"collection {wanted.name!r} has other columns: it was not made for this, choose another name"
-        )
-    if wanted.typed and wanted.dimension != found.dimension:
-        raise StoreError(
-            f"collection {wanted.name!r} holds vectors of {found.dimension} dimensions, not {wanted.dimension}: "
-            "give the changed model a new revision, so that it gets a collection of its own"
-        )
-    return found
 
 
 def _vectors(size: int) -> dict[str, Any]:
