@@ -27,6 +27,10 @@ def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = 
             from agenthood.stores.postgres.store import PostgresStore  # noqa: PLC0415
 
             return PostgresStore(settings, tenant=tenant)
+        case "qdrant":
+            from agenthood.stores.qdrant.store import QdrantStore  # noqa: PLC0415
+
+            return QdrantStore(settings)
         case _:
             from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
 

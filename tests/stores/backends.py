@@ -17,6 +17,7 @@ from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Record
 from agenthood.stores.lance.store import LanceStore
 from agenthood.stores.scoped import ScopedStore
 from stores.postgres_server import postgres_store
+from stores.qdrant_local import SERVER, open_qdrant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -28,10 +29,13 @@ BACKENDS: Mapping[str, Callable[[Path], VectorStore]] = {
     "lance": lambda folder: LanceStore(folder / "memory"),
     "scoped": lambda folder: ScopedStore(LanceStore(folder / "memory"), Scope("acme", "shop", "agent 7")),
     "postgres": postgres_store,
+    "qdrant": open_qdrant,
 }
 
-ON_SERVERS = frozenset({"postgres"})
-"""Backends whose files are a server's: what those hold is not for our tests to search."""
+ONE_PROCESS = frozenset({"qdrant"} if SERVER is None else ())
+"""Backends that other processes do not see."""
+ON_SERVERS = frozenset({"postgres", "qdrant"})
+"""Backends that keep nothing below the test's folder: what a server's files hold is not for our tests to search."""
 
 TYPED = Collection("patterns", 8, typed=True, lexical=True)
 SHARED = Collection("vectors", 8)

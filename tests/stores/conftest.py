@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stores.backends import BACKENDS, ON_SERVERS, SHARED, TYPED, Backend
+from stores.qdrant_local import remove_qdrant
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from agenthood.stores.base import Collection, VectorStore
 
 
 @pytest.fixture(params=list(BACKENDS))
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
-    """A backend with a place of its own."""
-    return Backend(request.param, tmp_path)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+    """A backend with a place of its own, which is removed afterwards."""
+    yield Backend(request.param, tmp_path)
+    if request.param == "qdrant":
+        remove_qdrant(tmp_path)
 
 
 @pytest.fixture

@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from stores.backends import ONE_PROCESS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -60,7 +64,12 @@ class Worker:
 
 @contextmanager
 def workers(backend: Backend, *commands: tuple[object, ...]) -> Iterator[list[Worker]]:
-    """Start one process per command at the same time; none outlives the block."""
+    """Start one process per command at the same time; none outlives the block.
+
+    Skips the test where the backend lives in one process.
+    """
+    if backend.name in ONE_PROCESS:
+        pytest.skip(f"the {backend.name} backend of these tests lives in one process")
     started = [Worker(backend, str(command), *arguments) for command, *arguments in commands]
     try:
         for worker in started:

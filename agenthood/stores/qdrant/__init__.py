@@ -1,0 +1,1 @@
+"""The Qdrant backend: one server for a fleet, whose tenants share collections."""
