@@ -2,16 +2,14 @@
 
 Literals are escaped by doubling `'` and nothing else: a backslash is an ordinary character outside LIKE, and
 LIKE is not used, since `_` and `%` are wildcards in it. A metadata key without a column of its own is matched by
-the compact JSON pair `"key":"value"` with the `{` or `,` before it: inside a JSON string a backslash stands before
-a quote, so the first quote is one that opens a key (a quote that closes is followed by what no field starts with).
+the compact JSON pair `"key":"value"` with the `{` or `,` before it (see `text_order.json_pairs`).
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from agenthood.formats import dumps, unstorable_reason
+from agenthood.formats import unstorable_reason
 from agenthood.stores.filters import (
     OWN_FIELDS,
     AllOf,
@@ -23,16 +21,12 @@ from agenthood.stores.filters import (
     OneOf,
     StartsWith,
 )
+from agenthood.stores.text_order import json_pairs, past_surrogates, prefix_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agenthood.stores.base import Collection
-
-
-_LAST = "\U0010ffff"
-_FIRST_SURROGATE = 0xD800
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def literal(text: str) -> str:
@@ -58,7 +52,7 @@ def compile_filter(condition: Filter, collection: Collection) -> str:  # noqa: P
         case StartsWith(field, prefix):
             return _starts_with(field, prefix)
         case AtLeast(field, value):
-            return f"{field} >= {literal(_past_surrogates(value))}"
+            return f"{field} >= {literal(past_surrogates(value))}"
         case AllOf(parts):
             return _joined(" AND ", [compile_filter(part, collection) for part in parts], "true")
         case AnyOf(parts):
@@ -88,28 +82,18 @@ def _is_column(field: str, collection: Collection) -> bool:
 def _equals(field: str, value: str, collection: Collection) -> str:
     if _is_column(field, collection):
         return one_of(field, [value])
-    pair = f"{dumps(field)}:{dumps(value)}"
+    opening, following = json_pairs(field, value)
     # As the first key it is looked for at the start only: `contains` reads all of every row.
-    return f"(contains(metadata, {literal(',' + pair)}) OR {_starts_with('metadata', '{' + pair)})"
+    return f"(contains(metadata, {literal(following)}) OR {_starts_with('metadata', opening)})"
 
 
 def _starts_with(column: str, prefix: str) -> str:
     """As a range: LanceDB runs `starts_with` as a regular expression, which may not be long."""
-    if unstorable_reason(prefix) is not None:
+    found = prefix_range(prefix)
+    if found is None:
         return "false"
-    least = f"{column} >= {literal(prefix)}"
-    stem = prefix.rstrip(_LAST)
-    if not stem:  # nothing sorts after all texts that start so
-        return least
-    following = ord(stem[-1]) + 1
-    end = stem[:-1] + ("\ue000" if following == _FIRST_SURROGATE else chr(following))
-    return f"({least} AND {column} < {literal(end)})"
-
-
-def _past_surrogates(value: str) -> str:
-    """The first text without lone surrogates that sorts at or after `value`."""
-    found = _SURROGATE.search(value)
-    return value if found is None else value[: found.start()] + "\ue000"
+    least = f"{column} >= {literal(found[0])}"
+    return least if found[1] is None else f"({least} AND {column} < {literal(found[1])})"
 
 
 def _joined(operator: str, parts: list[str], empty: str) -> str:

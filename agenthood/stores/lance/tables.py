@@ -12,11 +12,12 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agenthood.errors import AgenthoodError, StoreError
+from agenthood.errors import AgenthoodError
 from agenthood.stores.lance.errors import is_stale, translated
 from agenthood.stores.lance.index import create_scalar_indices, has_indices
 from agenthood.stores.lance.rows import collection_of, schema_of
 from agenthood.stores.lock import StoreLock
+from agenthood.stores.shapes import fitting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -84,7 +85,7 @@ class LanceTables:
     async def find(self, collection: Collection) -> Collection | None:
         """The table as it is, or None: see `VectorStore.find`."""
         if (known := self._shapes.get(collection.name)) is not None:
-            return _fitting(collection, known)
+            return fitting(collection, known)
         with translated(f"opening {collection.name!r} in {str(self.path)!r}"):
             try:
                 self.folder(collection).stat()
@@ -92,18 +93,18 @@ class LanceTables:
                 return None
             if (table := await self._open(collection.name)) is None:
                 return None
-            return _fitting(collection, collection_of(collection.name, await table.schema()))
+            return fitting(collection, collection_of(collection.name, await table.schema()))
 
     async def ensure(self, collection: Collection) -> Collection:
         """Create and complete the table unless it is there: see `VectorStore.ensure_collection`."""
         if (known := self._shapes.get(collection.name)) is not None:
-            return _fitting(collection, known)
+            return fitting(collection, known)
         with translated(f"opening {collection.name!r} in {str(self.path)!r}"):
             table = await self._open(collection.name)
             if table is None:
                 async with self._making():
                     table = await self._open(collection.name) or await self._create(collection)
-            found = _fitting(collection, collection_of(collection.name, await table.schema()))
+            found = fitting(collection, collection_of(collection.name, await table.schema()))
             await self._complete(found, table)
         self._tables[collection.name] = table
         self._shapes[collection.name] = found
@@ -217,17 +218,3 @@ def _import_lancedb() -> Any:  # noqa: ANN401  a module
     import lancedb  # noqa: PLC0415  1 s of CPU, so only when a store is used
 
     return lancedb
-
-
-def _fitting(wanted: Collection, found: Collection | None) -> Collection:
-    """The collection as it is, if it can serve as `wanted`; the shared table may have any dimension."""
-    if found is None or wanted.typed != found.typed:
-        raise StoreError(
-            f"table {wanted.name!r} has other columns: it was not made for this, choose another name"
-        )
-    if wanted.typed and wanted.dimension != found.dimension:
-        raise StoreError(
-            f"collection {wanted.name!r} holds vectors of {found.dimension} dimensions, not {wanted.dimension}: "
-            "give the changed model a new revision, so that it gets a collection of its own"
-        )
-    return found
