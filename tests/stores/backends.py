@@ -14,6 +14,7 @@ import numpy as np
 
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Record
 from agenthood.stores.lance.store import LanceStore
+from agenthood.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 BACKENDS: Mapping[str, Callable[[Path], VectorStore]] = {
     "lance": lambda folder: LanceStore(folder / "memory"),
+    "sqlite": lambda folder: SqliteStore(folder / "memory.sqlite"),
 }
 
 TYPED = Collection("patterns", 8, typed=True, lexical=True)
