@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import lancedb
 import pyarrow as pa
+import pytest
 
 from agenthood.stores.lance.leftovers import GRACE, remove_unnamed
 from agenthood.stores.lance.store import LanceStore
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    import pytest
-
     from agenthood.stores.base import Collection, VectorStore
 
 SECRET = b"words-of-a-forgotten-lesson"
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Backend:
+    """LanceDB: no other backend leaves such files."""
+    return Backend("lance", tmp_path)
 
 
 def forge(folder: Path) -> list[Path]:
@@ -83,6 +88,16 @@ async def test_forged_leftovers_go(store: VectorStore, backend: Backend, collect
             assert len(await again.search_terms(TYPED, ["third1"])) == 16
         (hits,) = await again.query(collection, unit(7)[None], limit=1)
         assert hits[0].record.content == "changed"
+
+
+async def test_old_versions_keep_what_was_deleted(
+    store: VectorStore, backend: Backend, collection: Collection
+):
+    """A deleted record is still on the disk after a maintenance: the tests of `purge` have what to look for."""
+    await store.upsert(collection, [*(full(number) for number in range(300)), record(SECRET.decode())])
+    await store.delete(collection, [SECRET.decode()])
+    await store.maintain(collection)
+    assert left(backend.folder, [SECRET])
 
 
 async def test_a_write_killed_half_way(store: VectorStore, backend: Backend, collection: Collection):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agenthood.formats import dumps, loads_object
+from agenthood.formats import loads_object
 from agenthood.stores.base import Record
 
 if TYPE_CHECKING:
@@ -60,18 +60,6 @@ def text_of(record: Record, column: str) -> str | None:
     """The metadata value that a column holds."""
     value = record.metadata.get(column)
     return value if isinstance(value, str) else None
-
-
-def row_of(record: Record, tables: Tables) -> tuple[str | None, ...]:
-    """The values of a row but for its `rid`: the texts, the columns, the terms."""
-    return (
-        record.id,
-        record.content,
-        dumps(dict(record.metadata)),
-        record.created_at,
-        *(text_of(record, column) for column in tables.columns),
-        record.terms if tables.collection.typed else None,
-    )
 
 
 def words(terms: Iterable[str]) -> list[str]:

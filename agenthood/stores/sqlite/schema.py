@@ -7,6 +7,7 @@ A collection has a number, from which the names of its tables are made: `rows_7`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -91,6 +92,7 @@ class Tables:
         return LEXICAL_DIMENSION if field == "lexical" else self.collection.dimension
 
 
+@lru_cache(maxsize=4_096)
 def mark(value: str | None) -> int:
     """A 64-bit number that stands for a metadata value, 0 for an absent one.
 

@@ -57,6 +57,8 @@ def maintain(connection: apsw.Connection, tables: Tables, job: Job) -> dict[str,
         if tables.collection.typed:
             connection.execute(f"insert into {tables.terms} ({tables.terms}) values ('optimize')")
         connection.execute(f"analyze {tables.rows}")
+        # Samples of what the columns hold: not needed, and a purge would have to look for them.
+        connection.execute("delete from sqlite_stat4")
     free: int = connection.pragma("freelist_count")
     vacuumed = free > connection.pragma("page_count") * _MOST_FREE
     if vacuumed:
@@ -115,7 +117,7 @@ def _refill(connection: apsw.Connection, tables: Tables, field: VectorField, job
     table = tables.vectors(field)
     tenants = 1
     if tables.collection.scoped:  # each has a block that is not full
-        tenants = connection.execute(f"select count(distinct {PARTITION}) from {table}_chunks").get
+        tenants = connection.execute(f"select count(distinct partition00) from {table}_chunks").get
     if blocks <= _FEW_BLOCKS + tenants or vectors > (places - tenants * (places // blocks)) * _FULL_ENOUGH:
         return False
     columns = ", ".join(
