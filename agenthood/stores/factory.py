@@ -22,7 +22,13 @@ def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = 
     Raises:
         MissingExtraError: the backend's packages are not installed.
     """
-    from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
+    del tenant
+    match settings.backend:
+        case "sqlite":
+            from agenthood.stores.sqlite.store import SqliteStore  # noqa: PLC0415  each backend only where chosen
 
-    del settings, tenant
-    return LanceStore(folder / "memory")
+            return SqliteStore(folder / "memory.sqlite")
+        case _:
+            from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
+
+            return LanceStore(folder / "memory")
