@@ -88,7 +88,7 @@ def open_connection(
                 raise
             attempt += 1
         except (apsw.CantOpenError, apsw.ReadOnlyError):
-            if create or not _is_settled(path):
+            if not path.exists() or not _is_settled(path):
                 raise
             return _open_unchanging(apsw, path, trouble)
 

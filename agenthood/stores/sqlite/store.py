@@ -326,6 +326,8 @@ def _as_it_is(_: apsw.Connection, tables: Tables, __: Job) -> Collection:
 def _described(connection: apsw.Connection, _: Job) -> dict[str, Any]:
     vectors: str = connection.execute("select vec_version()").get
     version = f"SQLite {load_apsw().sqlite_lib_version()}, sqlite-vec {vectors}"
+    if connection.readonly("main"):
+        raise load_apsw().ReadOnlyError("attempt to write a readonly database")
     with writing(connection):  # it can be written to
         every = schema.every(connection)
         return {"version": version} | {
