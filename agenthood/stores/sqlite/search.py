@@ -54,13 +54,15 @@ def search(
     connection: apsw.Connection, tables: Tables, queries: Vector, asked: Asked, job: Job
 ) -> list[list[Hit]]:
     """The `limit` nearest records for each query by exact cosine, best first, ties by id."""
-    looking = _Search(connection, tables, asked, job)
+    looking = Search(connection, tables, asked, job)
     if looking.reads_all(len(queries)):
         return looking.exhaustive(queries)
     return [looking.nearest(query) for query in queries]
 
 
-class _Search:
+class Search:
+    """One search: both of its ways give the same hits."""
+
     def __init__(self, connection: apsw.Connection, tables: Tables, asked: Asked, job: Job) -> None:
         self._connection = connection
         self._tables = tables

@@ -219,9 +219,10 @@ async def _outcome(future: Future[T], job: Job) -> T:
         return await asyncio.shield(waiting)
     except asyncio.CancelledError:
         if not future.cancel():
-            while not future.done():
+            while not waiting.done():
                 # Again and again: an interrupt between two statements is forgotten.
                 job.give_up()
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({waiting}, timeout=_POLL)
+            waiting.exception()  # of no interest any more, and asyncio would tell of it
         raise
