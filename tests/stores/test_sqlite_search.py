@@ -67,7 +67,7 @@ CONDITIONS: tuple[Filter | None, ...] = (
 
 
 async def test_both_ways_find_the_same(store: SqliteStore):
-    """What sqlite-vec finds, by partition, by mark and among chosen rows, is what comparing all in NumPy finds."""
+    """What sqlite-vec finds, by partition and by mark, is what comparing all in NumPy finds."""
     await store.upsert(MANY, [owned(number) for number in range(2_000)])
     moved = {"type": "t", "kind": "learned", "tenant_id": "few"}
     changed = [owned(number, metadata=moved) for number in range(1, 400, 7)]
@@ -82,16 +82,20 @@ async def test_both_ways_find_the_same(store: SqliteStore):
     tables = schema.find(opened.connection, MANY)
     assert tables is not None
     queries = np.stack([unit(n, MANY.dimension) for n in (4, 1_500, 50_000)])
+    used = set()
     for condition in CONDITIONS:
         expected = {id_ for id_, row in now.items() if condition is None or matches(row, condition)}
         for limit in (1, 10, 500):
             search = Search(opened.connection, tables, Asked("vector", condition, limit, True), Job(1.0))
             read = search.exhaustive(queries)
-            found = [search.nearest(query) for query in queries]
+            one_by_one = search.suits_sqlite_vec(1)
+            used.add(one_by_one)
+            found = [search.nearest(q) if one_by_one else search.exhaustive(q[None])[0] for q in queries]
             for one, other in zip(read, found, strict=True):
                 assert [(h.record.id, h.score) for h in one] == [(h.record.id, h.score) for h in other]
                 assert len(one) == min(limit, len(expected)), condition
                 assert {hit.record.id for hit in one} <= expected
+    assert used == {True, False}
     opened.connection.close()
 
 

@@ -9,23 +9,22 @@ import numpy as np
 from agenthood.formats import loads_object
 from agenthood.stores.base import TYPED_FIELDS, Matrix
 from agenthood.stores.sqlite.rows import record_of, selection, words
-from agenthood.stores.sqlite.sql import compiled, json_list
+from agenthood.stores.sqlite.schema import PARTITION
+from agenthood.stores.sqlite.sql import compiled, json_list, marked
+from agenthood.stores.sqlite.vectors import chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import apsw
 
     from agenthood.stores.base import Record, Vector, VectorField
     from agenthood.stores.filters import Filter
     from agenthood.stores.sqlite.schema import Tables
-    from agenthood.stores.sqlite.sql import Condition
     from agenthood.stores.sqlite.worker import Job
 
 PAGE = 1_000
 """Records that a scan reads at once."""
-BLOCK = 4_096
-"""Vectors that are looked at together."""
 
 
 def by_ids(
@@ -75,44 +74,28 @@ def count(connection: apsw.Connection, tables: Tables, condition: Filter | None)
     return found
 
 
-def vector_blocks(  # noqa: PLR0913, PLR0917  what to read, and of what
-    connection: apsw.Connection,
-    tables: Tables,
-    field: VectorField,
-    columns: str,
-    where: Condition,
-    job: Job,
-) -> Iterator[tuple[list[tuple[Any, ...]], Vector]]:
-    """The matching rows that have a vector, some thousands at a time: `columns` of each, and float32 (n, d)."""
-    cursor = connection.execute(
-        f"select {columns}, v.embedding from {tables.rows} r "
-        f"join {tables.vectors(field)} v on v.rowid = r.rid where {where.sql}",
-        where.values,
-    )
-    while rows := list(_taken(cursor, BLOCK)):
-        job.check()
-        blob = b"".join(row[-1] for row in rows)
-        yield [row[:-1] for row in rows], np.frombuffer(blob, dtype="<f4").reshape(len(rows), -1)
-
-
-def _taken(cursor: apsw.Cursor, most: int) -> Iterator[tuple[Any, ...]]:
-    for _, row in zip(range(most), cursor, strict=False):
-        yield row
-
-
 def matrix(
     connection: apsw.Connection, tables: Tables, field: VectorField, condition: Filter | None, job: Job
 ) -> Matrix:
     """Ids, vectors and owners of the records that match and have a vector."""
     typed = tables.collection.typed
-    columns = ", ".join(f"r.{name}" for name in ("id", *(TYPED_FIELDS if typed else ("metadata",))))
+    columns = ", ".join(f"r.{name}" for name in ("rid", "id", *(TYPED_FIELDS if typed else ("metadata",))))
+    where = compiled(condition, tables)
+    rows = {
+        row[0]: row[1:]
+        for row in connection.execute(
+            f"select {columns} from {tables.rows} r where {where.sql}", where.values
+        )
+    }
+    tenant = (marked(condition, tables) or {}).get(PARTITION) if condition else None
+    wanted = np.sort(np.fromiter(rows, dtype=np.int64, count=len(rows)))
     found: list[tuple[Any, ...]] = []
-    blocks: list[Vector] = [np.zeros((0, tables.width(field)), dtype=np.float32)]
-    for rows, vectors in vector_blocks(connection, tables, field, columns, compiled(condition, tables), job):
-        found += rows
-        blocks.append(vectors)
+    parts: list[Vector] = [np.zeros((0, tables.width(field)), dtype=np.float32)]
+    for rids, vectors in chosen(connection, tables, field, wanted, tenant, job):
+        found += [rows[rid] for rid in rids.tolist()]
+        parts.append(vectors)
     owners = [row[1:] if typed else _owner(row[1]) for row in found]
-    return Matrix([row[0] for row in found], np.concatenate(blocks).astype(np.float32), owners)
+    return Matrix([row[0] for row in found], np.concatenate(parts).astype(np.float32, copy=False), owners)
 
 
 def _owner(metadata: str) -> tuple[str | None, ...]:

@@ -1,8 +1,9 @@
 """Vector search: exact cosines, ties in order, by whichever way is the faster one.
 
-sqlite-vec looks at every vector of a partition without leaving C; its distances are float32, so they choose whom to
-look at and nothing else. Otherwise the vectors are read and compared with all queries in NumPy. Measured with 100,000
-x 256: 0.5 us a vector and query in sqlite-vec, 2.7 us a vector to read it, whatever the number of queries.
+Both ways choose by float32 whom to look at, and nothing else: the scores are computed from the vectors themselves.
+sqlite-vec compares one query with all vectors, with those of a tenant, or with those of some marks, in C: 100,000 x 256
+take 47 ms. Reading all of them and comparing them in NumPy takes 60 ms, whatever the filter, and 5 ms for each further
+query. Where a filter leaves few, only those are read.
 """
 
 from __future__ import annotations
@@ -15,29 +16,28 @@ import numpy as np
 
 from agenthood.stores.base import Hit, Vector
 from agenthood.stores.scoring import SCORE_DIGITS, TIE_MARGIN, best_first, cosine
-from agenthood.stores.sqlite.reads import vector_blocks
 from agenthood.stores.sqlite.rows import blob_of, record_of, selection
 from agenthood.stores.sqlite.schema import PARTITION, mark
 from agenthood.stores.sqlite.sql import Condition, compiled, json_list, marked
+from agenthood.stores.sqlite.vectors import chosen, few, in_blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import apsw
-    import numpy.typing as npt
 
     from agenthood.stores.base import VectorField
     from agenthood.stores.filters import Filter
     from agenthood.stores.sqlite.schema import Tables
+    from agenthood.stores.sqlite.vectors import Batch, Rows
     from agenthood.stores.sqlite.worker import Job
-
-    Floats = npt.NDArray[np.float64]
 
 _MOST_NEAREST: Final = 4_096
 """sqlite-vec gives no more."""
-_READING_COSTS: Final = 6
-"""Reading a vector takes as long as so many comparisons of sqlite-vec."""
-_ALWAYS_READ: Final = 1_024
+_MOST_QUERIES: Final = 2
+"""More are faster compared in NumPy."""
 _GROWTH: Final = 4
-_TIE = 10.0**-SCORE_DIGITS * 2
+_TIE: Final = 10.0**-SCORE_DIGITS * 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,53 +55,62 @@ def search(
 ) -> list[list[Hit]]:
     """The `limit` nearest records for each query by exact cosine, best first, ties by id."""
     looking = Search(connection, tables, asked, job)
-    if looking.reads_all(len(queries)):
-        return looking.exhaustive(queries)
-    return [looking.nearest(query) for query in queries]
+    if looking.suits_sqlite_vec(len(queries)):
+        return [looking.nearest(query) for query in queries]
+    return looking.exhaustive(queries)
 
 
 class Search:
     """One search: both of its ways give the same hits."""
 
     def __init__(self, connection: apsw.Connection, tables: Tables, asked: Asked, job: Job) -> None:
+        """Args: `connection` in a transaction; `tables` to search; what is `asked`; the `job` this is part of."""
         self._connection = connection
         self._tables = tables
         self._asked = asked
         self._job = job
         self._where = compiled(asked.condition, tables)
-        self._marked = marked(asked.condition, tables) if asked.condition else None
+        self._marked = marked(asked.condition, tables) if asked.condition else {}
+        self._slack = _TIE + 1e-7 * math.sqrt(tables.width(asked.field))
+        """By how much a float32 score may be wrong, and by how much scores differ that are no tie."""
 
-    def reads_all(self, queries: int) -> bool:
-        """Whether reading all that match and comparing them in NumPy is the faster way, or the only one."""
-        if self._asked.limit + TIE_MARGIN > _MOST_NEAREST or queries >= _READING_COSTS:
-            return True
-        if self._asked.condition is None or PARTITION in (self._marked or {}):
+    def suits_sqlite_vec(self, queries: int) -> bool:
+        """Whether `nearest` can do it, and is the faster way."""
+        if self._marked is None or queries > _MOST_QUERIES or self._asked.limit + TIE_MARGIN > _MOST_NEAREST:
             return False
-        table = self._tables.rows
-        rows: int = self._connection.execute(f"select coalesce(max(rid), 0) from {table}").get
-        few = max(_ALWAYS_READ, rows * queries // _READING_COSTS)
-        matching: int = self._connection.execute(
-            f"select count(*) from (select 1 from {table} r where {self._where.sql} limit ?)",
-            (*self._where.values, few),
-        ).get
-        return matching < few
+        if not self._marked or PARTITION in self._marked:
+            return True
+        enough = few(self._connection, self._tables) + 1
+        return len(self._rows(enough)) >= enough
 
-    # -- by reading all -----------------------------------------------------------------------------------
+    def _rows(self, most: int = -1) -> Rows:
+        """The rows that match, in ascending order."""
+        statement = f"select r.rid from {self._tables.rows} r where {self._where.sql} limit {most}"
+        found = [rid for (rid,) in self._connection.execute(statement, self._where.values)]
+        return np.sort(np.array(found, dtype=np.int64))
+
+    # -- by reading all that match ------------------------------------------------------------------------
 
     def exhaustive(self, queries: Vector) -> list[list[Hit]]:
         """The hits for each query, from all records that match."""
-        exact = queries.astype(np.float64)
-        exact /= np.linalg.norm(exact, axis=1)[:, None]
-        best = [_Best(self._asked.limit) for _ in queries]
-        for rows, vectors in vector_blocks(
-            self._connection, self._tables, self._asked.field, "r.rid", self._where, self._job
-        ):
-            block = vectors.astype(np.float64)
-            scores = (block / np.linalg.norm(block, axis=1)[:, None]) @ exact.T
-            rids = np.array(rows, dtype=np.int64)[:, 0]
+        directions = queries / np.linalg.norm(queries, axis=1)[:, None]
+        best = [_Best(self._asked.limit, self._slack) for _ in queries]
+        for rids, vectors in self._batches():
+            lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+            scores = (vectors @ directions.T) / lengths[:, None]
             for position, one in enumerate(best):
                 one.add(rids, scores[:, position])
-        return [self._hits(query, one.rids().tolist()) for query, one in zip(queries, best, strict=True)]
+        return [
+            self._hits(query, one.rids().tolist())[: self._asked.limit]
+            for query, one in zip(queries, best, strict=True)
+        ]
+
+    def _batches(self) -> Iterator[Batch]:
+        where = self._connection, self._tables, self._asked.field
+        tenant = (self._marked or {}).get(PARTITION)
+        if self._asked.condition is None:
+            return in_blocks(*where, None, self._job)
+        return chosen(*where, self._rows(), tenant, self._job)
 
     # -- by sqlite-vec ------------------------------------------------------------------------------------
 
@@ -116,7 +125,7 @@ class Search:
                 f"where embedding match ? and k = ?{constraint.sql} order by distance",
                 (blob_of(query), fetched, *constraint.values),
             ).fetchall()
-            hits = self._hits(query, [rid for rid, _ in found], cut=False)
+            hits = self._hits(query, [rid for rid, _ in found])
             if len(hits) < len(found):  # two values have the same mark: a chance of one in 2**64
                 break
             kept = hits[: self._asked.limit]
@@ -125,24 +134,13 @@ class Search:
             fetched *= _GROWTH
         return self.exhaustive(query[None])[0]
 
-    @property
-    def _slack(self) -> float:
-        """By how much a float32 distance may be wrong, and by how much scores differ that are no tie."""
-        width: float = self._tables.width(self._asked.field)
-        return _TIE + 1e-7 * math.sqrt(width)
-
     def _constraint(self) -> Condition:
-        if self._asked.condition is None:
-            return Condition("")
-        if self._marked is not None:
-            equal = "".join(f" and {name} = ?" for name in self._marked)
-            return Condition(equal, tuple(map(mark, self._marked.values())))
-        chosen = f" and rowid in (select r.rid from {self._tables.rows} r where {self._where.sql})"
-        return Condition(chosen, self._where.values)
+        marks = self._marked or {}
+        return Condition("".join(f" and {name} = ?" for name in marks), tuple(map(mark, marks.values())))
 
     # -- hits ---------------------------------------------------------------------------------------------
 
-    def _hits(self, query: Vector, rids: list[int], *, cut: bool = True) -> list[Hit]:
+    def _hits(self, query: Vector, rids: list[int]) -> list[Hit]:
         """The records of these rows that match, with exact scores, best first."""
         field = self._asked.field
         fields = self._tables.fields if self._asked.with_vectors else (field,)
@@ -159,33 +157,29 @@ class Search:
             if score is not None:
                 hits.append(Hit(record if self._asked.with_vectors else record_of(row[:5], ()), score))
         hits.sort(key=best_first)
-        return hits[: self._asked.limit] if cut else hits
+        return hits
 
 
 class _Best:
-    """The rows with the highest scores among those added, and all that tie with the last of them."""
+    """The rows with the highest scores among those added, and all that may tie with the last of them."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, slack: float) -> None:
         self._limit = limit
-        self._rids: list[Any] = []
-        self._scores: list[Floats] = []
-        self._held = 0
+        self._slack = slack
+        self._rids = np.zeros(0, dtype=np.int64)
+        self._scores = np.zeros(0, dtype=np.float32)
 
-    def add(self, rids: Any, scores: Floats) -> None:  # noqa: ANN401  an array of int64
-        self._rids.append(rids)
-        self._scores.append(scores)
-        self._held += len(rids)
-        if self._held > 4 * (self._limit + len(rids)):
-            self.rids()
+    def add(self, rids: Rows, scores: Vector) -> None:
+        """Consider these rows too."""
+        if len(self._scores) >= self._limit:
+            above = scores >= self._scores.min()
+            rids, scores = rids[above], scores[above]
+        self._rids, self._scores = np.concatenate([self._rids, rids]), np.concatenate([self._scores, scores])
+        if len(self._scores) > self._limit:
+            place = len(self._scores) - self._limit
+            kept = self._scores >= np.partition(self._scores, place)[place] - self._slack
+            self._rids, self._scores = self._rids[kept], self._scores[kept]
 
-    def rids(self) -> npt.NDArray[np.int64]:
-        """The rows; the others are forgotten."""
-        if not self._held:
-            return np.zeros(0, dtype=np.int64)
-        rids, scores = np.concatenate(self._rids), np.concatenate(self._scores)
-        if len(scores) > self._limit:
-            last = np.partition(scores, len(scores) - self._limit)[len(scores) - self._limit]
-            kept = scores >= last - _TIE
-            rids, scores = rids[kept], scores[kept]
-        self._rids, self._scores, self._held = [rids], [scores], len(rids)
-        return rids
+    def rids(self) -> Rows:
+        """The rows, in no order."""
+        return self._rids

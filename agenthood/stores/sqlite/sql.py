@@ -34,6 +34,7 @@ class Condition:
     values: tuple[Any, ...] = ()
 
 
+_FEW_PAIRS = 32
 TRUE, FALSE = Condition("true"), Condition("false")
 
 
@@ -89,6 +90,8 @@ def _one_of(field: str, values: Sequence[str], tables: Tables) -> Condition:
         return FALSE
     if field not in OWN_FIELDS and field not in tables.columns:
         pairs = [pair for value in known for pair in json_pairs(field, value)]
+        if len(pairs) <= _FEW_PAIRS:  # ten times as fast
+            return _joined(" or ", [Condition("instr(r.metadata, ?) > 0", (pair,)) for pair in pairs], FALSE)
         sql = "exists (select 1 from json_each(?) where instr(r.metadata, value) > 0)"
         return Condition(sql, (json_list(pairs),))
     if len(known) == 1:
