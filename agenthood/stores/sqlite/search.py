@@ -71,7 +71,7 @@ class Search:
         self._job = job
         self._where = compiled(asked.condition, tables)
         self._marked = marked(asked.condition, tables) if asked.condition else {}
-        self._slack = _TIE + 1e-7 * math.sqrt(tables.width(asked.field))
+        self._slack = _TIE + 2e-7 * math.sqrt(tables.width(asked.field))
         """By how much a float32 score may be wrong, and by how much scores differ that are no tie."""
 
     def suits_sqlite_vec(self, queries: int) -> bool:
