@@ -193,6 +193,20 @@ async def test_a_large_write_killed_half_way(tmp_path: Path):
         assert await store.count(SHARED) == 20
 
 
+async def test_a_version_never_comes_back(store: SqliteStore):
+    """A write raises it by one, one that changes nothing leaves it, and a collection made anew has other ones."""
+    first = (await store.upsert(TYPED, [full(1)])).version
+    assert first is not None
+    assert (await store.upsert(TYPED, [full(2)])).version == first + 1
+    assert (await store.upsert(TYPED, [])).version is None
+    assert await store.delete(TYPED, ["unknown"]) == 0
+    assert await store.version(TYPED) == first + 1
+    await store.drop_collection(TYPED.name)
+    again = (await store.upsert(TYPED, [full(1)])).version
+    assert again is not None
+    assert again > first + 1_000
+
+
 async def test_two_stores_make_the_file_at_once(path: Path):
     """However many are the first to write, one file is made, and all is in it."""
     stores = [SqliteStore(path) for _ in range(6)]

@@ -25,7 +25,8 @@ create table collections (
     dimension integer not null,
     typed integer not null,
     lexical integer not null,
-    scoped integer not null
+    scoped integer not null,
+    version integer not null default 0
 ) strict
 """
 PARTITION: Final = "tenant_id"
@@ -147,6 +148,8 @@ def _create(connection: apsw.Connection, wanted: Collection) -> Tables:
         "insert into collections (name, dimension, typed, lexical, scoped) values (?, ?, ?, ?, ?)", values
     )
     tables = Tables(wanted, connection.last_insert_rowid())
+    # Far from the versions of a collection that had this name before.
+    connection.execute("update collections set version = number << 32 where number = ?", (tables.number,))
     texts = "".join(f", {name} text" for name in (*tables.columns, "terms"))
     connection.execute(
         f"create table {tables.rows} (rid integer primary key, id text not null unique, content text not null, "
@@ -161,6 +164,20 @@ def _create(connection: apsw.Connection, wanted: Collection) -> Tables:
         connection.execute(f"create virtual table {tables.terms} using fts5(tokens, tokenize = 'ascii')")
         connection.execute(f"insert into {tables.terms} ({tables.terms}, rank) values ('secure-delete', 1)")
     return tables
+
+
+def version(connection: apsw.Connection, tables: Tables) -> int:
+    """How often the collection was written to, from some number on."""
+    found: int = connection.execute("select version from collections where number = ?", (tables.number,)).get
+    return found
+
+
+def raise_version(connection: apsw.Connection, tables: Tables) -> int:
+    """The version that the transaction makes, which changed records."""
+    found: int = connection.execute(
+        "update collections set version = version + 1 where number = ? returning version", (tables.number,)
+    ).get
+    return found
 
 
 def create_vectors(connection: apsw.Connection, tables: Tables, field: VectorField) -> None:

@@ -9,13 +9,13 @@ query. Where a filter leaves few, only those are read.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from agenthood.stores.base import Hit, Vector
-from agenthood.stores.scoring import SCORE_DIGITS, TIE_MARGIN, best_first, cosine
+from agenthood.stores.scoring import SCORE_DIGITS, TIE_MARGIN, best_first, cosines
 from agenthood.stores.sqlite.rows import blob_of, record_of, selection
 from agenthood.stores.sqlite.schema import PARTITION, mark
 from agenthood.stores.sqlite.sql import Condition, compiled, json_list, marked
@@ -150,14 +150,14 @@ class Search:
             f"where r.rid in (select value from json_each(?)) and {self._where.sql}",
             (json_list(rids), *self._where.values),
         )
-        hits = []
-        for row in rows:
-            record = record_of(row, fields)
-            score = cosine(getattr(record, field), query)
-            if score is not None:
-                hits.append(Hit(record if self._asked.with_vectors else record_of(row[:5], ()), score))
-        hits.sort(key=best_first)
-        return hits
+        records = [record_of(row, fields) for row in rows]
+        if not records:
+            return []
+        vectors = np.stack([getattr(record, field) for record in records])
+        scores = cosines(vectors, np.broadcast_to(query, vectors.shape)).tolist()
+        if not self._asked.with_vectors:
+            records = [replace(record, vector=None, lexical=None) for record in records]
+        return sorted((Hit(*found) for found in zip(records, scores, strict=True)), key=best_first)
 
 
 class _Best:

@@ -100,8 +100,10 @@ class SqliteStore:
 
         def write(connection: apsw.Connection, tables: Tables, job: Job) -> UpsertResult:
             valid, rejected = partition(records, tables.collection)
+            if not valid:
+                return UpsertResult(0, rejected)
             writes.upsert(connection, tables, valid, job)
-            return UpsertResult(len(valid), rejected)
+            return UpsertResult(len(valid), rejected, schema.raise_version(connection, tables))
 
         return await self._write("writing to", collection, write)
 
@@ -112,7 +114,10 @@ class SqliteStore:
         def write(connection: apsw.Connection, job: Job) -> int:
             with writing(connection):
                 tables = schema.find(connection, collection)
-                return writes.delete(connection, tables, doomed, job) if tables is not None else 0
+                removed = writes.delete(connection, tables, doomed, job) if tables is not None else 0
+                if tables is not None and removed:
+                    schema.raise_version(connection, tables)
+                return removed
 
         return await self._workers.run(
             self._doing("deleting from", collection.name), write, int, writing=True
@@ -177,6 +182,14 @@ class SqliteStore:
             return reads.count(connection, tables, condition)
 
         return await self._read("counting", collection, read, int)
+
+    async def version(self, collection: Collection) -> int | None:
+        """See `VectorStore.version`."""
+
+        def read(connection: apsw.Connection, tables: Tables, _: Job) -> int | None:
+            return schema.version(connection, tables)
+
+        return await self._read("reading", collection, read, lambda: None)
 
     async def query(  # noqa: PLR0913  one for each thing that can be asked
         self,
