@@ -208,7 +208,7 @@ async def test_another_store_sees_every_change_at_once(store: VectorStore, backe
 
 
 async def test_the_version_tells_of_every_commit(store: VectorStore, backend: Backend):
-    """It grows with every commit, whoever makes it, and is what an upsert gives; reading leaves it. Or there is none."""
+    """It grows with every commit, whoever makes it, and an upsert gives it; reading leaves it. Or there is none."""
     assert await store.version(TYPED) is None
     await store.upsert(TYPED, [full(1)])
     before = await store.version(TYPED)
