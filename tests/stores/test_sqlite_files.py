@@ -115,6 +115,17 @@ async def test_a_damaged_file(path: Path, store: SqliteStore, start: int):
     )
 
 
+async def test_a_delete_overwrites(path: Path, store: SqliteStore):
+    """What was deleted is not merely marked as free: when the store is closed its bytes are gone."""
+    secret = record("secret-id", "secret-content", terms="secret-term")
+    await store.upsert(TYPED, [*(full(number) for number in range(20)), secret])
+    await store.close()
+    assert left(path.parent, [b"secret-id", b"secret-content", b"secret-term"])
+    await store.delete(TYPED, ["secret-id"])
+    await store.close()
+    assert left(path.parent, [b"secret-id", b"secret-content", b"secret", b"term"]) == {"b'term'"}
+
+
 async def test_an_empty_file_is_an_empty_store(path: Path, store: SqliteStore):
     """What a process killed at once leaves reads as empty, and becomes a store by writing."""
     path.touch()
@@ -134,6 +145,25 @@ async def test_a_removed_file_is_begun_anew(path: Path, store: SqliteStore):
     await store.upsert(TYPED, [full(2)])
     other = SqliteStore(path)
     assert await other.ids(TYPED) == {full(2).id}
+    await other.close()
+    await store.close()
+
+
+async def test_another_file_in_its_place(path: Path, store: SqliteStore):
+    """A copy that is put back while the store is open is what is read and written from then on."""
+    await store.upsert(TYPED, [full(1)])
+    await store.count(TYPED)
+    copy = SqliteStore(path.with_name("copy.sqlite"))
+    await copy.upsert(TYPED, [full(2)])
+    await copy.close()
+    for file in path.parent.glob(path.name + "*"):
+        file.unlink()
+    copy.path.rename(path)
+    for _ in range(4):  # each thread that reads
+        assert await store.ids(TYPED) == {full(2).id}
+    await store.upsert(TYPED, [full(3)])
+    other = SqliteStore(path)
+    assert await other.ids(TYPED) == {full(2).id, full(3).id}
     await other.close()
 
 

@@ -30,7 +30,6 @@ _SETTINGS = (
     # What was acknowledged survives a power cut too.
     "pragma synchronous = full",
     "pragma cache_size = -16000",
-    "pragma temp_store = memory",
 )
 
 
