@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -87,6 +88,8 @@ def open_connection(
                 raise
             attempt += 1
         except (apsw.CantOpenError, apsw.ReadOnlyError):
+            if not _may(path):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
             if not path.exists() or not _is_settled(path):
                 raise
             return _open_unchanging(apsw, path, trouble)
@@ -155,6 +158,11 @@ def _open_unchanging(apsw: Any, path: Path, trouble: Trouble) -> Opened | None: 
         connection.close()
         return None
     return Opened(connection, (0, 0), lasting=False)
+
+
+def _may(path: Path) -> bool:
+    """Whether we may read the file, or make it: SQLite itself does not say why it cannot."""
+    return os.access(path, os.R_OK) if path.exists() else os.access(path.parent, os.W_OK | os.X_OK)
 
 
 def _is_settled(path: Path) -> bool:

@@ -6,15 +6,13 @@ import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from agenthood.errors import AgenthoodError, MissingExtraError, StoreError, StoreUnavailableError
+from agenthood.errors import MissingExtraError, StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FULL = "the disk is full: free some space and try again"
-_READ_ONLY = (
-    "the file or its file system is read-only: check who owns it, or choose a path on a writable disk"
-)
+_READ_ONLY = "permission denied, or the file system is read-only: check who owns the file, or choose one on a writable disk"
 _DENIED = "permission denied: check who owns the file and its directory"
 
 _UNAVAILABLE = {
@@ -82,8 +80,6 @@ def translated(doing: str, trouble: Trouble | None = None) -> Iterator[None]:
         advice = _SYSTEM.get(exc.errno or 0, "the operating system refused")
         raise StoreUnavailableError(f"{doing} failed: {advice} ({exc.strerror or exc})") from exc
     except apsw.Error as exc:
-        if isinstance(exc, AgenthoodError):
-            raise
         raise _ours(doing, exc, trouble.system_errno if trouble else 0) from exc
 
 
