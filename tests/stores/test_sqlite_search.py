@@ -14,7 +14,7 @@ from agenthood.stores.sqlite import schema
 from agenthood.stores.sqlite.connection import open_connection
 from agenthood.stores.sqlite.errors import Trouble
 from agenthood.stores.sqlite.rows import words
-from agenthood.stores.sqlite.search import Asked, Search
+from agenthood.stores.sqlite.search import Asked, Best, Search
 from agenthood.stores.sqlite.store import SqliteStore
 from agenthood.stores.sqlite.worker import Job
 from stores.backends import TYPED, everything, fields, full, record, unit
@@ -114,6 +114,26 @@ async def test_more_hits_than_sqlite_vec_gives(store: SqliteStore):
         (hits,) = await store.query(plain, same[None], limit=limit, with_vectors=False)
         assert [hit.record.id for hit in hits] == [row.id for row in rows[:limit]]
         assert {round(hit.score, 12) for hit in hits} == {1.0}
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=8), min_size=1, max_size=8),
+    st.integers(1, 5),
+)
+def test_whoever_may_be_among_the_best_is_kept(batches: list[list[int]], limit: int):
+    """Scores come in batches; none is dropped that rounding alone may have put below the last of the best."""
+    slack, step = 1e-5, 1e-6
+    best, number = Best(limit, slack), 0
+    every: list[float] = []
+    for batch in batches:
+        scores = np.array([1 - place * step for place in batch], dtype=np.float32)
+        best.add(np.arange(number, number + len(batch)), scores)
+        number += len(batch)
+        every += scores.tolist()
+    last = sorted(every, reverse=True)[:limit][-1]
+    needed = {n for n, score in enumerate(every) if score >= last - slack * 0.9}
+    assert needed <= set(best.rids().tolist())
+    assert len(best.rids()) <= max(limit, sum(score >= last - slack * 1.1 for score in every))
 
 
 async def test_gaps_are_closed_and_the_file_shrinks(store: SqliteStore):

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FULL = "the disk is full: free some space and try again"
-_READ_ONLY = "permission denied, or the file system is read-only: check who owns the file, or choose one on a writable disk"
+_READ_ONLY = (
+    "permission denied, or the file system is read-only: check who owns it, or choose one on a writable disk"
+)
 _DENIED = "permission denied: check who owns the file and its directory"
 
 _UNAVAILABLE = {

@@ -94,7 +94,7 @@ class Search:
     def exhaustive(self, queries: Vector) -> list[list[Hit]]:
         """The hits for each query, from all records that match."""
         directions = queries / np.linalg.norm(queries, axis=1)[:, None]
-        best = [_Best(self._asked.limit, self._slack) for _ in queries]
+        best = [Best(self._asked.limit, self._slack) for _ in queries]
         for rids, vectors in self._batches():
             lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
             scores = (vectors @ directions.T) / lengths[:, None]
@@ -160,10 +160,11 @@ class Search:
         return sorted((Hit(*found) for found in zip(records, scores, strict=True)), key=best_first)
 
 
-class _Best:
+class Best:
     """The rows with the highest scores among those added, and all that may tie with the last of them."""
 
     def __init__(self, limit: int, slack: float) -> None:
+        """Args: `limit`, at least 1; the `slack` below the last of the best within which a row may tie with it."""
         self._limit = limit
         self._slack = slack
         self._rids = np.zeros(0, dtype=np.int64)
@@ -172,7 +173,7 @@ class _Best:
     def add(self, rids: Rows, scores: Vector) -> None:
         """Consider these rows too."""
         if len(self._scores) >= self._limit:
-            above = scores >= self._scores.min()
+            above = scores >= self._scores.min() - self._slack
             rids, scores = rids[above], scores[above]
         self._rids, self._scores = np.concatenate([self._rids, rids]), np.concatenate([self._scores, scores])
         if len(self._scores) > self._limit:
