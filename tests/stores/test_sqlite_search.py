@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from agenthood.stores.base import Collection
 from agenthood.stores.filters import AllOf, Equals, Not, OneOf, StartsWith, matches, where
@@ -117,7 +118,7 @@ async def test_more_hits_than_sqlite_vec_gives(store: SqliteStore):
 
 
 @given(
-    st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=8), min_size=1, max_size=8),
+    st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=8), min_size=1, max_size=8),
     st.integers(1, 5),
 )
 def test_whoever_may_be_among_the_best_is_kept(batches: list[list[int]], limit: int):
