@@ -30,7 +30,7 @@ Batch: TypeAlias = tuple[Rows, Vector]
 
 _TOGETHER: Final = 4_096
 """About how many vectors are handed on at once."""
-_SINGLE: Final = 50
+_SINGLE: Final = 30
 """Reading one by row takes as long as reading so many in blocks."""
 
 
@@ -72,16 +72,18 @@ def in_blocks(  # noqa: PLR0913, PLR0917  what to read, and of what
     where, values = ("", ()) if tenant is None else ("where c.partition00 = ?", (mark(tenant),))
     cursor = connection.execute(
         f"select c.validity, c.rowids, b.vectors from {table}_chunks c "
-        f"cross join {table}_vector_chunks00 b on b.rowid = c.chunk_id {where}",
+        f"cross join {table}_vector_chunks00 b on b._rowid_ = c.chunk_id {where}",
         values,
     )
     batch: list[Batch] = []
+    held = 0
     for validity, rowids, blob in cursor:
         batch.append(_taken(validity, rowids, blob, only))
-        if sum(len(rows) for rows, _ in batch) >= _TOGETHER:
+        held += len(batch[-1][0])
+        if held >= _TOGETHER:
             job.check()
             yield _together(batch)
-            batch = []
+            batch, held = [], 0
     if batch:
         yield _together(batch)
 
