@@ -31,6 +31,10 @@ def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = 
             from agenthood.stores.qdrant.store import QdrantStore  # noqa: PLC0415
 
             return QdrantStore(settings)
+        case "sqlite":
+            from agenthood.stores.sqlite.store import SqliteStore  # noqa: PLC0415
+
+            return SqliteStore(folder / "memory.sqlite")
         case _:
             from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
 

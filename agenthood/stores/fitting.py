@@ -1,4 +1,4 @@
-"""Whether a collection that exists can serve as the one that is wanted."""
+"""Whether a collection as it is can serve as the one that is wanted: the same rule in every backend."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def fitting(wanted: Collection, found: Collection | None) -> Collection:
     """The collection as it is, if it can serve as `wanted`; the shared table may have any dimension.
 
     Args:
-        wanted: what is asked for.
-        found: what is there under that name; None if it is none of ours.
+        wanted: what the caller asks for.
+        found: what the table of that name is; None if it is none of ours.
 
     Raises:
-        StoreError: it cannot serve.
+        StoreError: it has other columns, or is typed and of another dimension.
     """
-    if found is None or wanted.typed != found.typed:
+    if found is None or (wanted.typed, wanted.scoped) != (found.typed, found.scoped):
         raise StoreError(
             f"table {wanted.name!r} has other columns: it was not made for this, choose another name"
         )

@@ -36,6 +36,14 @@ def cosines(vectors: Vector, queries: Vector) -> Scores:
     return found
 
 
+def cosine(vector: Vector | None, query: Vector) -> float | None:
+    """The cosine in [-1, 1] of two float (d,) vectors, as `cosines`; None where there is none."""
+    if vector is None:
+        return None
+    found = float(cosines(vector[None], query[None])[0])
+    return found if np.isfinite(found) else None
+
+
 def best_first(hit: Hit) -> tuple[float, str]:
     """The sort key of hits: highest score first, ties by id."""
     return -round(hit.score, SCORE_DIGITS), hit.record.id

@@ -16,6 +16,7 @@ from agenthood.scope import Scope
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection, Record
 from agenthood.stores.lance.store import LanceStore
 from agenthood.stores.scoped import ScopedStore
+from agenthood.stores.sqlite.store import SqliteStore
 from stores.postgres_server import postgres_store
 from stores.qdrant_local import SERVER, open_qdrant
 
@@ -30,6 +31,7 @@ BACKENDS: Mapping[str, Callable[[Path], VectorStore]] = {
     "scoped": lambda folder: ScopedStore(LanceStore(folder / "memory"), Scope("acme", "shop", "agent 7")),
     "postgres": postgres_store,
     "qdrant": open_qdrant,
+    "sqlite": lambda folder: SqliteStore(folder / "memory.sqlite"),
 }
 
 ONE_PROCESS = frozenset({"qdrant"} if SERVER is None else ())

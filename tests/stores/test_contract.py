@@ -207,6 +207,27 @@ async def test_another_store_sees_every_change_at_once(store: VectorStore, backe
         assert await other.ids(TYPED) == {full(number).id for number in range(1, 5)}
 
 
+async def test_the_version_tells_of_every_commit(store: VectorStore, backend: Backend):
+    """It grows with every commit, whoever makes it, and an upsert gives it; reading leaves it. Or there is none."""
+    assert await store.version(TYPED) is None
+    await store.upsert(TYPED, [full(1)])
+    before = await store.version(TYPED)
+    if before is None:
+        pytest.skip(f"{backend.name} keeps no version")
+    assert len(await everything(store, TYPED)) == await store.count(TYPED) == 1
+    assert await store.version(TYPED) == before
+    async with backend.reopened() as other:
+        for opened in (store, other):
+            result = await opened.upsert(TYPED, [full(1), full(2)])
+            after = await store.version(TYPED)
+            assert after is not None
+            assert after > before
+            assert result.version in {None, after}
+            before = after
+        await other.delete(TYPED, [full(1).id])
+        assert (await store.version(TYPED) or 0) > before
+
+
 async def test_closing_twice_is_fine(backend: Backend):
     """A store can be closed twice, unused or used."""
     unused = backend.open()

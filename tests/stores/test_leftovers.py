@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 SECRET = b"words-of-a-forgotten-lesson"
 
 
+@pytest.fixture
+def backend(tmp_path: Path) -> Backend:
+    """LanceDB: no other backend leaves such files."""
+    return Backend("lance", tmp_path)
+
+
 def forge(folder: Path) -> list[Path]:
     """Leave, below a table's directory, what writes that ended at various points leave."""
     names = (
@@ -83,6 +89,17 @@ async def test_forged_leftovers_go(store: VectorStore, backend: Backend, collect
             assert len(await again.search_terms(TYPED, ["third1"])) == 16
         (hits,) = await again.query(collection, unit(7)[None], limit=1)
         assert hits[0].record.content == "changed"
+
+
+@pytest.mark.usefixtures("on_disk")
+async def test_old_versions_keep_what_was_deleted(
+    store: VectorStore, backend: Backend, collection: Collection
+):
+    """A deleted record is still on the disk after a maintenance: the tests of `purge` have what to look for."""
+    await store.upsert(collection, [*(full(number) for number in range(300)), record(SECRET.decode())])
+    await store.delete(collection, [SECRET.decode()])
+    await store.maintain(collection)
+    assert left(backend.folder, [SECRET])
 
 
 @pytest.mark.usefixtures("on_disk")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,33 @@ async def test_two_processes_upserting_the_same_new_ids(store: VectorStore, back
         assert sorted(map(fields, rows)) == sorted(fields(full(number)) for number in range(40))
         assert await again.count(TYPED) == 40
         assert len((await again.query(TYPED, full(1).vector[None], limit=100))[0]) == 40
+
+
+async def test_many_writers_of_the_same_ids_leave_one_record_each(store: VectorStore, backend: Backend):
+    """Tasks, threads and a process that upsert the same ids over and over leave each id once, whole and searchable."""
+    rows = [full(number) for number in range(40)]
+
+    async def again_and_again() -> None:
+        async with backend.reopened() as own:
+            for start in (0, 20, 0, 10):
+                await own.upsert(TYPED, rows[start : start + 20])
+
+    threads = [threading.Thread(target=lambda: asyncio.run(again_and_again())) for _ in range(2)]
+    with workers(backend, ("upsert", 0)) as (other,):
+        other.go()
+        for thread in threads:
+            thread.start()
+        await asyncio.gather(*(store.upsert(TYPED, rows[start : start + 20]) for start in (0, 20, 10, 0)))
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        other.finished()
+    async with backend.reopened() as again:
+        assert sorted(map(fields, await everything(again, TYPED))) == sorted(map(fields, rows))
+        assert await again.count(TYPED) == 40
+        for field, vector in (("vector", rows[1].vector), ("lexical", rows[1].lexical)):
+            (hits,) = await again.query(TYPED, vector[None], field=field, limit=100)
+            assert sorted(hit.record.id for hit in hits) == [row.id for row in rows]
+        assert [row.id for row in await again.search_terms(TYPED, ["all"])] == [row.id for row in rows]
 
 
 async def test_a_killed_writer_loses_nothing_it_acknowledged(store: VectorStore, backend: Backend):

@@ -70,6 +70,26 @@ async def test_ties_are_ordered_by_id(store: VectorStore, backend: Backend, coll
             assert ids((await again.query(collection, query[None], limit=limit))[0]) == expected[:limit]
 
 
+async def test_scores_that_differ_by_rounding_alone_are_ties(store: VectorStore, backend: Backend):
+    """Hundreds at one angle to the query, each in another direction: the smallest ids come first, however asked."""
+    wide = Collection("wide", 64, typed=True)
+    rng = np.random.default_rng(3)
+    query = unit(1, 64).astype(np.float64)
+    away = rng.standard_normal((400, 64))
+    away -= np.outer(away @ query, query)
+    away /= np.linalg.norm(away, axis=1)[:, None]
+    rows = [
+        record(f"r{number:03d}", vector=((0.6 * query + 0.8 * away[number]) * 7).astype(np.float32))
+        for number in range(400)
+    ]
+    await store.upsert(wide, [rows[number] for number in rng.permutation(400)])
+    async with backend.reopened() as again:
+        for limit in (1, 5, 100):
+            found = await again.query(wide, np.stack([query.astype(np.float32)] * 3), limit=limit)
+            found += await again.query(wide, query[None], limit=limit)
+            assert [ids(hits) for hits in found] == [[row.id for row in rows[:limit]]] * 4
+
+
 async def test_no_hits_where_none_can_be(store: VectorStore, collection: Collection):
     """A limit of 0 or less, no queries, an empty collection and a filter that nothing matches give none."""
     two = np.stack([axis(0), axis(1)])

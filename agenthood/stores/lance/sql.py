@@ -2,15 +2,14 @@
 
 Literals are escaped by doubling `'` and nothing else: a backslash is an ordinary character outside LIKE, and
 LIKE is not used, since `_` and `%` are wildcards in it. A metadata key without a column of its own is matched by
-the compact JSON pair `"key":"value"` with the `{` or `,` before it: inside a JSON string a backslash stands before
-a quote, so the first quote is one that opens a key (a quote that closes is followed by what no field starts with).
+the compact JSON pair `"key":"value"` with the `{` or `,` before it (see `text_order.json_pairs`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agenthood.formats import dumps, unstorable_reason
+from agenthood.formats import unstorable_reason
 from agenthood.stores.filters import (
     OWN_FIELDS,
     AllOf,
@@ -22,7 +21,7 @@ from agenthood.stores.filters import (
     OneOf,
     StartsWith,
 )
-from agenthood.stores.ranges import past_surrogates, prefix_range
+from agenthood.stores.text_order import json_pairs, past_surrogates, prefix_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,9 +82,9 @@ def _is_column(field: str, collection: Collection) -> bool:
 def _equals(field: str, value: str, collection: Collection) -> str:
     if _is_column(field, collection):
         return one_of(field, [value])
-    pair = f"{dumps(field)}:{dumps(value)}"
+    opening, following = json_pairs(field, value)
     # As the first key it is looked for at the start only: `contains` reads all of every row.
-    return f"(contains(metadata, {literal(',' + pair)}) OR {_starts_with('metadata', '{' + pair)})"
+    return f"(contains(metadata, {literal(following)}) OR {_starts_with('metadata', opening)})"
 
 
 def _starts_with(column: str, prefix: str) -> str:

@@ -22,7 +22,7 @@ from agenthood.stores.filters import (
     StartsWith,
 )
 from agenthood.stores.postgres.keys import HEAD, key
-from agenthood.stores.ranges import past_surrogates, prefix_range
+from agenthood.stores.text_order import past_surrogates, prefix_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

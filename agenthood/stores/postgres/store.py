@@ -184,6 +184,10 @@ class PostgresStore:
 
         return await self._tables.run("reading", collection, read) or set()
 
+    async def version(self, collection: Collection) -> int | None:  # noqa: ARG002  none is kept
+        """See `VectorStore.version`."""
+        return None
+
     async def count(self, collection: Collection, condition: Filter | None = None) -> int:
         """See `VectorStore.count`."""
 

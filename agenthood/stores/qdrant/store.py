@@ -161,6 +161,10 @@ class QdrantStore:
         """See `VectorStore.ids`."""
         return await self._catalog.read(collection, lambda there: self._reader(there).ids(condition), set())
 
+    async def version(self, collection: Collection) -> int | None:  # noqa: ARG002  none is kept
+        """See `VectorStore.version`."""
+        return None
+
     async def count(self, collection: Collection, condition: Filter | None = None) -> int:
         """See `VectorStore.count`."""
 

@@ -1,0 +1,1 @@
+"""The SQLite backend: embedded, one file, vectors through sqlite-vec."""
