@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from agenthood.errors import EmbeddingError, InvalidInputError
+from agenthood.errors import AgenthoodError, EmbeddingError, InvalidInputError, StoreError
 from agenthood.formats import parse_time
 from agenthood.learning import forgetting, migration, transfer
 from agenthood.learning.recall import Query
@@ -30,18 +30,21 @@ from agenthood.records import (
     Scoring,
     Status,
 )
+from agenthood.redaction import redact
 from agenthood.session import DEADLINE, AsyncSession
 from agenthood.upkeep import drop_other_spaces, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agenthood.config import Settings
+    from agenthood.config import Fail, Settings
     from agenthood.embedding.base import Embedder
     from agenthood.stores.base import Health
 
     Progress = Callable[[int, int], None]
 
+_LONG = 60.0
+_WAITS = "some episodes wait to be learned until the store can take them"
 _log = logging.getLogger("agenthood")
 
 
@@ -61,7 +64,10 @@ class AsyncHood(OpenStore):
         skill: str | None = None,
         timestamp: datetime | str | None = None,
     ) -> Receipt:
-        """Learn from one episode; never raises into the caller's run.
+        """Learn from one episode; never raises into the caller's run, unless the store was opened to fail closed.
+
+        While the store is down, or takes longer than the deadline, the episode is queued in `queue.jsonl` and learned
+        when the store returns; the receipt is `pending` then, without an id.
 
         Args:
             episode: what was done.
@@ -74,6 +80,9 @@ class AsyncHood(OpenStore):
 
         Returns:
             The receipt: what was decided and why.
+
+        Raises:
+            StoreError: only with `fail="closed"`: the store could not be written to; nothing is queued.
         """
         if score is not None and scores is not None:
             return Receipt("rejected", reason="both score and scores were given: give one of them")
@@ -91,12 +100,17 @@ class AsyncHood(OpenStore):
     ) -> list[Receipt]:
         """Learn from many episodes, with exactly the outcome of one by one.
 
+        The store's deadline is longer by 0.02 s for each further episode of a batch; what it cannot take is queued.
+
         Args:
             results: the episodes with their scores.
             on_progress: called with (done, total) after each batch.
 
         Returns:
             One receipt per episode, in order.
+
+        Raises:
+            StoreError: as `learn`.
         """
         self._notice_loss()
         return await self.learner.learn_many(list(results), on_progress=on_progress)
@@ -121,6 +135,9 @@ class AsyncHood(OpenStore):
     ) -> Recall:
         """The lessons that bear on `text`, best first.
 
+        While the store is down, or takes longer than the deadline, there are none: the answer is `degraded` then, and
+        its `reason` says why.
+
         Args:
             text: a task, a question, an error message: whatever the next run is about.
             limit: how many at most; at most 0 gives none.
@@ -132,16 +149,34 @@ class AsyncHood(OpenStore):
 
         Raises:
             InvalidInputError: an empty text or an unusable option.
-            StoreError: the store could not be searched.
+            EmbeddingSpaceError: the model answers differently from when its space was created.
+            StoreError: only with `fail="closed"`: the store could not be searched.
         """
         parts = self.parts
         lowest = parts.recall_threshold if threshold is None else threshold
         query = Query(text, limit, member, skill, kind, lowest, scoring)
-        found = await parts.recaller.recall(query)
-        if await parts.catch_up.just_done():
-            found = await parts.recaller.recall(query)
-        missing = parts.catch_up.missing
+        query.check()
+        await parts.learner.settled()
+        try:
+            found = await self._found(query)
+            if await parts.catch_up.just_done():
+                found = await self._found(query)
+        except StoreError as exc:
+            if parts.closed:
+                raise
+            return Recall(threshold=lowest, semantic=False, degraded=True, reason=str(exc))
+        missing = parts.catch_up.missing or (_WAITS if parts.learner.waits else "")
         return replace(found, degraded=True, reason=missing) if missing and not found.degraded else found
+
+    async def _found(self, query: Query) -> Recall:
+        async with self.parts.store.section("reading"):
+            try:
+                return await self.parts.recaller.recall(query)
+            except AgenthoodError:
+                raise
+            except Exception as exc:  # a recall must not end the caller's run, whatever the store holds
+                _log.debug("recalling failed", exc_info=True)
+                raise StoreError(redact(f"the store's answer makes no sense: {exc!r:.200}")) from exc
 
     def session(  # noqa: PLR0913  the options of a session
         self,
@@ -201,10 +236,17 @@ class AsyncHood(OpenStore):
             ids: ids of lessons, as `lessons` and `recall` give them.
             episodes: also remove the episodes they cite and those with the same text.
         """
+        if not await self.parts.learner.settled(_LONG):
+            _log.warning("%s: what is forgotten now may be among them", _WAITS)
         return await forgetting.forget(self.store, ids, episodes=episodes, residual=self.residual)
 
     async def status(self) -> Status:
-        """Counts, the active space, and what the learner has done."""
+        """Counts, the active space, what the learner has done, and what waits to be learned.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        await self.parts.learner.settled()
         await self.parts.catch_up.just_done()
         return await status_of(self.parts, self.path, self.reason)
 
@@ -235,7 +277,8 @@ class AsyncHood(OpenStore):
             await self.space.prepare()
 
     async def maintain(self) -> MaintenanceReport:
-        """Finish a forget and the index, compact every collection, and remove old versions."""
+        """Apply what waits, finish a forget and the index, compact every collection, and remove old versions."""
+        await self.parts.learner.settled(_LONG)
         await self._finish_forgetting()
         migrated = None
         if not await migration.is_current(self.store, self.index):
@@ -257,13 +300,14 @@ class AsyncHood(OpenStore):
         return await transfer.import_lines(self.store, self.index, self.space, lines, on_progress=on_progress)
 
 
-def open_async(
+def open_async(  # noqa: PLR0913  each by its name
     path: str | Path = ".agenthood",
     *,
     settings: Settings | None = None,
     embedder: Embedder | str | None = None,
     start_migration: bool = True,
     migration_seconds: float = MIGRATION_SECONDS,
+    fail: Fail | None = None,
 ) -> AsyncHood:
     """Open a store, as in `async with agenthood.open_async() as hood` or `hood = await agenthood.open_async()`.
 
@@ -273,6 +317,8 @@ def open_async(
         embedder: an `Embedder`, or the name of a kind, such as `bundled` or `lexical`.
         start_migration: whether lessons that are not indexed yet are indexed at the start.
         migration_seconds: how long that may take; the rest is done at the next start.
+        fail: what happens while the store is down. `"open"`: recalls are empty and learning is queued; `"closed"`: it
+            is raised as `StoreError`. As configured if absent, which is `"open"` by default.
     """
     return AsyncHood(
         path,
@@ -280,4 +326,5 @@ def open_async(
         embedder=embedder,
         start_migration=start_migration,
         migration_seconds=migration_seconds,
+        fail=fail,
     )

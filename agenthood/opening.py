@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agenthood.catch_up import CatchUp
-from agenthood.errors import EmbeddingError, EmbeddingSpaceError, StoreError
+from agenthood.errors import EmbeddingError, EmbeddingSpaceError, StoreError, StoreUnavailableError
+from agenthood.healing import Healing
 from agenthood.learning import forgetting, migration
 from agenthood.learning.index import EmbeddingIndex
-from agenthood.learning.learner import EpisodeLearner
+from agenthood.learning.queue_file import QueueFile
+from agenthood.learning.queued import QueuedLearner
 from agenthood.learning.recall import Recaller
 from agenthood.learning.spaces import ActiveSpace
 from agenthood.memory.episodic import EpisodicMemory
 from agenthood.memory.long_term import LongTermMemory
 from agenthood.memory.residual import ResidualMemory
 from agenthood.stores.base import SHARED
+from agenthood.stores.deadline import LOADING
+from agenthood.stores.guarded import GuardedStore
 from agenthood.stores.lance.store import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from agenthood.config import Settings
+    from agenthood.config import Fail, Settings
     from agenthood.embedding.base import Embedder
+    from agenthood.learning.learner import EpisodeLearner
     from agenthood.records import MigrationReport
     from agenthood.stores.base import VectorStore
 
@@ -49,22 +55,24 @@ class Parts:
         recaller: what recalls.
         catch_up: what indexes later what could not be indexed at once.
         recall_threshold: the configured one, in [0, 1].
+        closed: whether an outage of the store is raised.
     """
 
-    store: VectorStore
+    store: GuardedStore
     space: ActiveSpace
     index: EmbeddingIndex
     residual: ResidualMemory
-    learner: EpisodeLearner
+    learner: QueuedLearner
     recaller: Recaller
     catch_up: CatchUp
     recall_threshold: float
+    closed: bool
 
 
 class OpenStore:
     """A store that can be opened and closed, and its parts while it is open."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each by its name
         self,
         path: str | Path = ".agenthood",
         *,
@@ -72,6 +80,7 @@ class OpenStore:
         embedder: Embedder | str | None = None,
         start_migration: bool = True,
         migration_seconds: float = MIGRATION_SECONDS,
+        fail: Fail | None = None,
     ) -> None:
         """See `agenthood.open_async`."""
         self.path = Path(path)
@@ -79,8 +88,12 @@ class OpenStore:
         self._wanted = embedder
         self._start_migration = start_migration
         self._migration_seconds = migration_seconds
+        self._fail = fail
         self._fallback = ""
         self._parts: Parts | None = None
+        self._ready = False
+        self._beginning: asyncio.Task[None] | None = None
+        self._healing = Healing(self._heal)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
@@ -151,6 +164,15 @@ class OpenStore:
         """Why meaning is not compared now; empty if it is."""
         return self._fallback or (self._parts.space.problem if self._parts is not None else "")
 
+    @property
+    def _patience(self) -> float:
+        """Seconds after which a store that does not answer is given up on."""
+        return self._parts.store.deadline if self._parts is not None else 0.0
+
+    async def _answers(self) -> bool:
+        """Whether the store can be read; asked for the deadline at most."""
+        return self._parts is not None and not self._parts.store.failing and await self._parts.store.answers()
+
     # -- opening and closing ----------------------------------------------------------------------------
 
     async def start(self) -> Self:
@@ -159,7 +181,9 @@ class OpenStore:
         Raises:
             ConfigError: a setting cannot be used.
             EmbeddingSpaceError: the model answers differently from when its space was created.
-            StoreUnavailableError: the store cannot be opened.
+            StoreUnavailableError: something else stands where the store has to be; with `fail="closed"` also where
+                it is down. Otherwise a store that is down is opened degraded, and heals when it returns.
+            StoreError: what is there cannot serve as the store.
         """
         if self._parts is not None:
             return self
@@ -169,11 +193,13 @@ class OpenStore:
         for warning in settings.warnings if self._settings is None else ():
             _log.warning("%s", warning)
         embedder, self._fallback = await _chosen(self._wanted, settings)
-        store = LanceStore(self.path / "memory")
+        closed = (self._fail or settings.fail) == "closed"
+        store = GuardedStore(self._new_store(settings), deadline=settings.deadline, quiet=closed)
         space = ActiveSpace(embedder, store, deadline=settings.embedder.deadline)
         try:
-            self._parts = await self._open(store, space, settings)
-            await self._begin(self._parts)
+            _check_place(self.path / "memory")
+            parts = self._assembled(store, space, settings, closed=closed)
+            await self._open(parts)
         except BaseException:  # also Ctrl-C: what is half open has no other owner who could close it
             if self._parts is None:
                 await _close(store, space)
@@ -181,26 +207,93 @@ class OpenStore:
             raise
         return self
 
-    async def _open(self, store: VectorStore, space: ActiveSpace, settings: Settings) -> Parts:
-        shared = await store.find(SHARED) or SHARED
-        await space.load_calibration()
-        await _verify(space)
-        index = EmbeddingIndex(store, space.space, shared=shared, calibration=space.calibration)
+    def _new_store(self, settings: Settings) -> VectorStore:  # noqa: ARG002  there is one kind so far
+        """The store itself, not asked for anything yet."""
+        return LanceStore(self.path / "memory")
+
+    def _assembled(
+        self, store: GuardedStore, space: ActiveSpace, settings: Settings, *, closed: bool
+    ) -> Parts:
+        index = EmbeddingIndex(store, space.space, calibration=space.calibration)
         residual = ResidualMemory(self.path / "residual.json")
-        learner = EpisodeLearner(
-            store, index=index, space=space, residual=residual, threshold=settings.merge_threshold
+        learner = QueuedLearner(
+            store,
+            queue=QueueFile(self.path / "queue.jsonl"),
+            closed=closed,
+            index=index,
+            space=space,
+            residual=residual,
+            threshold=settings.merge_threshold,
         )
         catch_up = CatchUp(space, partial(migration.reindex_legacy_patterns, store, index, space))
         recaller = Recaller(store, index, space)
-        return Parts(store, space, index, residual, learner, recaller, catch_up, settings.recall_threshold)
+        return Parts(
+            store, space, index, residual, learner, recaller, catch_up, settings.recall_threshold, closed
+        )
+
+    async def _open(self, parts: Parts) -> None:
+        """Get to know the store and finish what was left undone; where it is down that is done when it returns."""
+        try:
+            await self._get_ready(parts)
+        except StoreUnavailableError:
+            if parts.closed:
+                raise
+        self._parts = parts
+        if not parts.closed:
+            parts.store.on_failure = self._healing.start
+        if not self._ready or parts.learner.waits:
+            self._healing.start()
+        if self._ready and self._start_migration:
+            await self._begin(parts)
+
+    async def _get_ready(self, parts: Parts) -> None:
+        async with parts.store.section("reading"):
+            parts.index.use(await parts.store.find(SHARED) or SHARED)
+            await parts.space.load_calibration()
+            await _verify(parts.space)
+        parts.index.calibration = parts.space.calibration
+        self._ready = True
 
     async def _begin(self, parts: Parts) -> None:
         """Finish what was left undone, as far as the time for it goes."""
-        if not self._start_migration:
+        if parts.closed:
+            await self._finish(parts)
             return
+        # A store that goes down meanwhile holds nobody up: the rest is done beside the calls.
+        self._beginning = asyncio.create_task(self._finish(parts))
+        try:
+            await asyncio.wait({self._beginning}, timeout=self._migration_seconds + LOADING)
+        except asyncio.CancelledError:
+            self._beginning.cancel()
+            raise
+        if self._beginning.done():
+            with suppress(StoreUnavailableError):  # it was logged, and is tried again at the next start
+                self._beginning.result()
+
+    async def _finish(self, parts: Parts) -> None:
         await self._finish_forgetting()
+        if parts.learner.waits:
+            await parts.learner.settled(self._migration_seconds)
         if not await migration.is_current(parts.store, parts.index):
             await self._migrate(seconds=self._migration_seconds)
+
+    async def _heal(self) -> bool:
+        """Do what an outage left undone; whether that is all."""
+        parts = self._parts
+        if parts is None:
+            return True
+        if not self._ready:
+            try:
+                await self._get_ready(parts)
+            except EmbeddingSpaceError as exc:  # every recall will say so
+                _log.warning("%s", exc)
+                self._ready = True
+            if self._start_migration:
+                await self._finish(parts)
+        if parts.store.problem("reading") and not await parts.store.answers():
+            return False
+        await parts.learner.settled(self._migration_seconds)
+        return not parts.learner.waits
 
     async def _finish_forgetting(self) -> None:
         """Finish what a killed `forget` left; where that cannot be done now, the next start tries again."""
@@ -222,9 +315,30 @@ class OpenStore:
     async def close(self) -> None:
         """Release the store and the embedder; closing twice is fine."""
         parts, self._parts = self._parts, None
+        self._ready = False
         if parts is not None:
+            await self._healing.aclose()
+            if self._beginning is not None:
+                self._beginning.cancel()
+                await asyncio.gather(self._beginning, return_exceptions=True)
+            await parts.learner.aclose()
             await parts.catch_up.aclose()
             await _close(parts.store, parts.space)
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse a path that no waiting turns into a store.
+
+    Raises:
+        StoreUnavailableError: something that is no directory stands there or above.
+    """
+    for place in (folder, *folder.absolute().parents):
+        if place.exists():
+            if not place.is_dir():
+                raise StoreUnavailableError(
+                    f"{str(place)!r} is not a directory, so no store can be there: choose another path, or move it away"
+                )
+            return
 
 
 async def _close(store: VectorStore, space: ActiveSpace) -> None:

@@ -47,6 +47,7 @@ async def chosen_lessons(  # noqa: PLR0913  the options of a list
 
 async def status_of(parts: Parts, path: Path, reason: str) -> Status:
     """See `AsyncHood.status`; `reason` says why meaning is not compared."""
+    waiting = await parts.learner.waiting()
     book = await read_book(parts.store)
     present = set((await parts.index.present()).values())
     indexed = sum(storable(pattern) in present for pattern in book.lessons)
@@ -61,4 +62,6 @@ async def status_of(parts: Parts, path: Path, reason: str) -> Status:
         calibration=parts.space.calibration,
         learner=await parts.learner.get_status(),
         reason=reason,
+        queued=len(waiting.entries),
+        queued_since=waiting.since,
     )

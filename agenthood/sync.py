@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TextIO, TypeVar
 
 from agenthood.background import BackgroundLoop
 from agenthood.engine import AsyncHood
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from agenthood.config import Settings
+    from agenthood.config import Fail, Settings
     from agenthood.embedding.base import Embedder
     from agenthood.records import (
         EvalResult,
@@ -40,7 +40,9 @@ T = TypeVar("T")
 class Hood:
     """An open store with its engine. Close it, or use it as `with open(path) as hood`. Any thread may call it."""
 
-    def __init__(
+    engine: ClassVar[type[AsyncHood]] = AsyncHood
+
+    def __init__(  # noqa: PLR0913  each by its name
         self,
         path: str | Path = ".agenthood",
         *,
@@ -48,14 +50,16 @@ class Hood:
         embedder: Embedder | str | None = None,
         start_migration: bool = True,
         migration_seconds: float = MIGRATION_SECONDS,
+        fail: Fail | None = None,
     ) -> None:
         """See `agenthood.open`."""
-        self.hood = AsyncHood(
+        self.hood = self.engine(
             path,
             settings=settings,
             embedder=embedder,
             start_migration=start_migration,
             migration_seconds=migration_seconds,
+            fail=fail,
         )
         self._background = BackgroundLoop()
         self._open = True
@@ -76,7 +80,7 @@ class Hood:
         if self._open:
             self._open = False
             try:
-                self._background.settle()
+                self._background.settle(self.hood._answers, self.hood._patience)  # noqa: SLF001  its other half
                 self._background.call(self.hood.close())
             finally:
                 self._background.close()
@@ -207,13 +211,14 @@ class Hood:
         return self._background.call(method(*args, **options))
 
 
-def open_sync(
+def open_sync(  # noqa: PLR0913  each by its name
     path: str | Path = ".agenthood",
     *,
     settings: Settings | None = None,
     embedder: Embedder | str | None = None,
     start_migration: bool = True,
     migration_seconds: float = MIGRATION_SECONDS,
+    fail: Fail | None = None,
 ) -> Hood:
     """Open a store: `with agenthood.open() as hood`. Exported as `agenthood.open`.
 
@@ -223,6 +228,8 @@ def open_sync(
         embedder: an `Embedder`, or the name of a kind, such as `bundled` or `lexical`.
         start_migration: whether lessons that are not indexed yet are indexed at the start.
         migration_seconds: how long that may take; the rest is done at the next start.
+        fail: what happens while the store is down. `"open"`: recalls are empty and learning is queued; `"closed"`: it
+            is raised as `StoreError`. As configured if absent, which is `"open"` by default.
     """
     return Hood(
         path,
@@ -230,4 +237,5 @@ def open_sync(
         embedder=embedder,
         start_migration=start_migration,
         migration_seconds=migration_seconds,
+        fail=fail,
     )

@@ -253,3 +253,20 @@ def test_closest_knows_spellings() -> None:
     """Case, dashes and underscores make no difference; nothing near gives nothing."""
     assert closest("merge_threshold", ["mergeThreshold", "recallThreshold"]) == "mergeThreshold"
     assert closest("qqq", ["mergeThreshold"]) is None
+
+
+def test_what_an_outage_leads_to_is_configured(tmp_path: Path) -> None:
+    """`fail` and `deadline` come from the file, over it from the environment; nonsense is refused with its source."""
+    write(tmp_path, {"fail": "closed", "deadline": 2})
+    found = load_settings(tmp_path, environ={})
+    assert (found.fail, found.deadline) == ("closed", 2.0)
+    assert set(found.sources) == {"fail", "deadline"}
+    found = load_settings(tmp_path, environ={"AGENTHOOD_FAIL": "open", "AGENTHOOD_DEADLINE": "0.5"})
+    assert (found.fail, found.deadline, found.warnings) == ("open", 0.5, ())
+    for variable, value in {"AGENTHOOD_FAIL": "opne", "AGENTHOOD_DEADLINE": "0"}.items():
+        with pytest.raises(ConfigError, match=variable):
+            load_settings(tmp_path, environ={variable: value})
+    with pytest.raises(ConfigError, match="did you mean 'closed'"):
+        Settings(EmbedderSettings(), fail="close")  # type: ignore[arg-type]
+    (warning,) = load_settings(tmp_path, environ={"AGENTHOOD_FAILS": "open"}).warnings
+    assert "AGENTHOOD_FAIL" in warning
