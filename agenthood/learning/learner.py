@@ -164,6 +164,8 @@ class EpisodeLearner:
             for intake in news:
                 tally.count(intake, batch.now)
             unindexed = await self._write(batch, tally)
+        if known.reason:  # said now, since an attempt that failed as a whole is told otherwise
+            _log.warning("matched by exact text only, %d in number: %s", len(lasting), known.reason)
         await self._reinforce(news)
         if not unindexed:
             return receipts
@@ -222,7 +224,6 @@ class EpisodeLearner:
         except StoreError as exc:
             if (section := current_section()) is not None and section.up:
                 raise  # nothing more can be done in this attempt
-            _log.warning("matched by exact text only, %d in number: %s", len(intakes), exc)
             known.reason = str(exc)
             return
         calibration = self._index.calibration
