@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -193,6 +194,7 @@ class OpenStore:
         for warning in settings.warnings if self._settings is None else ():
             _log.warning("%s", warning)
         embedder, self._fallback = await _chosen(self._wanted, settings)
+        self._healing = Healing(self._heal)
         closed = (self._fail or settings.fail) == "closed"
         store = GuardedStore(self._new_store(settings), deadline=settings.deadline, quiet=closed)
         space = ActiveSpace(embedder, store, deadline=settings.embedder.deadline)
@@ -333,8 +335,8 @@ def _check_place(folder: Path) -> None:
         StoreUnavailableError: something that is no directory stands there or above.
     """
     for place in (folder, *folder.absolute().parents):
-        if place.exists():
-            if not place.is_dir():
+        if os.path.exists(place):  # noqa: PTH110  Path.exists raises where a parent may not be looked into
+            if not os.path.isdir(place):  # noqa: PTH112
                 raise StoreUnavailableError(
                     f"{str(place)!r} is not a directory, so no store can be there: choose another path, or move it away"
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -196,6 +197,19 @@ async def test_reading_goes_on_where_only_writing_fails(tmp_path: Path) -> None:
         assert (await hood.recall(TEXT))[0].evidence == 2
 
 
+async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Also where the store can be reached and only the commit fails, again and again."""
+    await prepared(tmp_path)
+    async with FaultyHood(tmp_path, deadline=5) as hood:
+        hood.faulty.break_down(Fault("fail"), frozenset({"upsert"}))
+        for _ in range(5):
+            await hood.learn(TEXT, score=0.9, **WHO)
+            await asyncio.sleep(0.2)
+        assert [one.levelname for one in caplog.records if "memory" in one.msg] == ["WARNING"]
+        hood.faulty.recover()
+        await healed(hood)
+
+
 async def test_the_breaker_keeps_the_next_calls_cheap(tmp_path: Path) -> None:
     """After a call that hung the next ones ask nothing; after a while one may try, and its success lets all through."""
     await prepared(tmp_path)
@@ -295,6 +309,27 @@ def test_a_torn_line_costs_nothing_else(tmp_path: Path) -> None:
     queue.applied([{"key": "a"}, {"key": "c"}])
     assert not queue
     assert (tmp_path / "queue.damaged.jsonl").read_bytes() == b'{"key": "to\n'
+
+
+async def test_what_is_refused_in_its_turn_is_kept(tmp_path: Path) -> None:
+    """A queue edited by hand: what cannot be learned is set aside with the reason, and the rest is learned."""
+    await prepared(tmp_path)
+    queue = QueueFile(tmp_path / ".agenthood" / "queue.jsonl")
+    at = "2026-05-01T00:00:00+00:00"
+    whole = {"episode": TEXT, "scores": {"x": 1.0}, "timestamp": at, "id": "ep:1777593600000-aaaaaa"} | WHO
+    changes: list[dict[str, object]] = [
+        {"scores": {"x": 7}},
+        {"id": "nonsense"},
+        {"timestamp": None},
+        {"episode": 5},
+    ]
+    queue.append([whole | change | {"key": str(n)} for n, change in enumerate([*changes, {}])])
+    async with opened(tmp_path) as hood:
+        assert [lesson.evidence for lesson in await hood.lessons()] == [2]
+    assert not queue.path.exists()
+    refused = (tmp_path / ".agenthood" / "queue.refused.jsonl").read_text().splitlines()
+    assert [json.loads(line)["key"] for line in refused] == ["0", "1", "2", "3"]
+    assert all(json.loads(line)["reason"] for line in refused)
 
 
 # -- exactness -----------------------------------------------------------------------------------------------

@@ -149,11 +149,15 @@ def _append(path: Path, lines: Iterable[bytes]) -> None:
     """Append whole lines under the lock; where that fails nothing of them stays."""
     data = b"".join(line + b"\n" for line in lines)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        # Without O_BINARY Windows would write other line ends.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(path, flags, 0o666)
         try:
             size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                data = b"\n" + data  # after a torn line, which must not take this one with it
+            if size:
+                os.lseek(descriptor, size - 1, os.SEEK_SET)
+                if os.read(descriptor, 1) != b"\n":
+                    data = b"\n" + data  # after a torn line, which must not take this one with it
             try:
                 _write_all(descriptor, data)
                 os.fsync(descriptor)

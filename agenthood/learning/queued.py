@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from contextvars import Context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -55,6 +56,7 @@ class QueuedLearner(EpisodeLearner):
         self._closed = closed
         self._turn = StoreLock(queue.path.with_name("queue.applying.lock"), timeout=_APPLY_SECONDS)
         self._applying: asyncio.Task[None] | None = None
+        self._began = 0.0
         self._stuck = ""
 
     # -- learning ---------------------------------------------------------------------------------------
@@ -182,7 +184,10 @@ class QueuedLearner(EpisodeLearner):
                 return False
             # In a context of its own: the caller may hold the write lock, which this must wait for.
             self._applying = asyncio.get_running_loop().create_task(self._apply_all(), context=Context())
-        await asyncio.wait({self._applying}, timeout=self._guard.deadline if seconds is None else seconds)
+            self._began = time.monotonic()
+        # From when it began: while much is applied, or a store hangs, not every call waits anew.
+        end = self._began + self._guard.deadline if seconds is None else time.monotonic() + seconds
+        await asyncio.wait({self._applying}, timeout=max(0.0, end - time.monotonic()))
         # What waits for another reason than the store's being down keeps nobody else waiting.
         return self._applying.done() and (not self._queue or bool(self._stuck))
 
@@ -197,6 +202,7 @@ class QueuedLearner(EpisodeLearner):
         """Apply what waits, in order; what is down stays so, and what is odd is logged."""
         stuck = ""
         try:
+            await self._guard.reach()  # so that a store which hangs costs no more than the deadline
             async with self._turn():
                 done = 0
                 while (waiting := await self.waiting()).entries:

@@ -20,7 +20,7 @@ from agenthood.errors import AgenthoodError, StoreError, StoreUnavailableError
 from agenthood.formats import INDEX_VERSION_KEY
 from agenthood.redaction import redact
 from agenthood.stores.base import SHARED, Collection, Health, Hit, Matrix, Record, UpsertResult
-from agenthood.stores.deadline import Section, current_section, within
+from agenthood.stores.deadline import LOADING, Section, current_section, within
 from agenthood.stores.settings import DEADLINE
 
 if TYPE_CHECKING:
@@ -136,6 +136,20 @@ class GuardedStore:
         except StoreError:
             return False
         return True
+
+    async def reach(self) -> None:
+        """Get hold of the store as if to write, within the deadline; that it can be reached does not make it well.
+
+        Raises:
+            StoreUnavailableError: it cannot be reached.
+        """
+        async with within(Section(self.deadline)) as section:
+            try:
+                async with self.exclusive():
+                    await self.get(SHARED, [INDEX_VERSION_KEY])
+            except StoreError as exc:
+                self._failed(self._circuits["writing"], exc, section.spent)
+                raise
 
     def _failed(self, circuit: _Circuit, error: Exception, seconds: float) -> None:
         if not self.failing:
@@ -317,8 +331,14 @@ class GuardedStore:
         return await self._ask("writing", dict, self.inner.maintain(collection))
 
     async def health(self) -> Health:
-        """See `VectorStore.health`."""
-        return await self.inner.health()
+        """See `VectorStore.health`; one that takes all too long is no good sign either."""
+        seconds = self.deadline + LOADING
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.inner.health()
+        except TimeoutError:
+            problem = f"the store did not answer within {seconds:g} s: is it overloaded, or held by another process?"
+            return Health(type(self.inner).__name__, ok=False, problem=problem)
 
     async def close(self) -> None:
         """See `VectorStore.close`; a store that does not answer is not waited for beyond the deadline."""
