@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from agenthood.stores.base import VectorStore
 
-DEADLINE = 0.2
+DEADLINE = 0.15
 SOON = 2.0
 """Seconds that anything under `DEADLINE` takes at most, on a machine that does other things too."""
 

@@ -172,7 +172,7 @@ async def test_failing_closed_raises(tmp_path: Path, harm: Any) -> None:
 
 async def test_what_is_wrong_with_the_caller_is_told_at_once(tmp_path: Path) -> None:
     """Bad input is refused also while the store is down, and never queued."""
-    async with FaultyHood(tmp_path) as hood:
+    async with FaultyHood(tmp_path, deadline=5) as hood:
         hood.faulty.break_down(Fault("fail"))
         assert (await hood.learn("", score=0.9)).status == "rejected"
         assert (await hood.learn(TEXT, score=1.5)).status == "rejected"
@@ -186,7 +186,7 @@ async def test_what_is_wrong_with_the_caller_is_told_at_once(tmp_path: Path) -> 
 async def test_reading_goes_on_where_only_writing_fails(tmp_path: Path) -> None:
     """A full disk or a lock that is held keeps nobody from recalling; what waits is said."""
     await prepared(tmp_path)
-    async with FaultyHood(tmp_path) as hood:
+    async with FaultyHood(tmp_path, deadline=5) as hood:
         hood.faulty.break_down(Fault("fail", error=StoreError("odd")), WRITES)
         assert (await hood.learn(TEXT, score=0.9, **WHO)).status == "pending"
         found = await hood.recall(TEXT)
@@ -229,7 +229,7 @@ async def test_the_breaker_keeps_the_next_calls_cheap(tmp_path: Path) -> None:
 
 async def test_a_queue_that_cannot_be_written_rejects(tmp_path: Path) -> None:
     """With neither store nor queue to be had the receipt says both, and nothing is raised."""
-    async with FaultyHood(tmp_path) as hood:
+    async with FaultyHood(tmp_path, deadline=5) as hood:
         (tmp_path / ".agenthood").mkdir(exist_ok=True)
         (tmp_path / ".agenthood" / "queue.jsonl").mkdir()
         hood.faulty.break_down(Fault("fail"))
@@ -243,7 +243,7 @@ async def test_a_queue_that_cannot_be_written_rejects(tmp_path: Path) -> None:
 async def test_everything_of_an_episode_is_kept(tmp_path: Path) -> None:
     """Scores, outcome, time, member and skill of a queued episode are those it was learned with; secrets are not."""
     result = EvalResult(f"{TEXT} {KEY}", {"a": 1.0, "b": 0.9}, "20 of 20", "dev", "test")
-    async with FaultyHood(tmp_path) as hood:
+    async with FaultyHood(tmp_path, deadline=5) as hood:
         hood.faulty.break_down(Fault("fail"))
         receipts = await hood.learn_many([result, good("half", 0.5), EvalResult("ß 北京\n ", {"x": 0.1})])
         assert KEY not in (tmp_path / ".agenthood" / "queue.jsonl").read_text()
@@ -262,7 +262,7 @@ async def test_everything_of_an_episode_is_kept(tmp_path: Path) -> None:
 
 async def test_status_tells_what_waits(tmp_path: Path) -> None:
     """How many, and since when."""
-    async with FaultyHood(tmp_path) as hood:
+    async with FaultyHood(tmp_path, deadline=5) as hood:
         hood.faulty.break_down(Fault("fail"), WRITES)
         await hood.learn_many([good(TEXT), good("other")])
         status = await hood.status()
@@ -277,7 +277,7 @@ async def test_status_tells_what_waits(tmp_path: Path) -> None:
 async def test_a_session_while_the_store_is_down(tmp_path: Path) -> None:
     """The run goes on; its episode is kept, judged or not, and says why lessons may be missing."""
     await prepared(tmp_path)
-    async with FaultyHood(tmp_path) as hood:
+    async with FaultyHood(tmp_path, deadline=5) as hood:
         hood.faulty.break_down(Fault("fail"))
         async with hood.session(TEXT, **WHO) as judged:
             judged.score("tests", 1.0)
@@ -428,7 +428,7 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_a_kill_while_the_queue_is_applied(tmp_path: Path) -> None:
     """Killed after the commit, before it is noted: the next start goes on, nothing is lost, nothing counted twice."""
     first = await prepared(tmp_path)
-    async with FaultyHood(tmp_path) as hood:
+    async with FaultyHood(tmp_path, deadline=5) as hood:
         hood.faulty.break_down(Fault("fail"))
         receipts = await hood.learn_many([good(TEXT)] * 130 + [good("half", 0.5)])
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
@@ -449,7 +449,7 @@ async def test_a_kill_while_the_queue_is_applied(tmp_path: Path) -> None:
 async def test_two_apply_one_queue(tmp_path: Path) -> None:
     """Two engines on one queue take turns."""
     await prepared(tmp_path)
-    async with FaultyHood(tmp_path) as hood:
+    async with FaultyHood(tmp_path, deadline=5) as hood:
         hood.faulty.break_down(Fault("fail"))
         await hood.learn_many([good(TEXT)] * 250)
     one, other = await asyncio.gather(opened(tmp_path).start(), opened(tmp_path).start())
@@ -466,7 +466,7 @@ async def test_another_process_holds_the_lock(tmp_path: Path) -> None:
     await prepared(tmp_path)
     code = "import sys, filelock\nx = filelock.FileLock(sys.argv[1])\nx.acquire(); print(flush=True); input()"
     lock = tmp_path / ".agenthood" / "memory" / ".agenthood.lock"
-    async with FaultyHood(tmp_path) as hood:
+    async with FaultyHood(tmp_path, deadline=0.5) as hood:
         await hood.recall(TEXT)
         holder = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", code, str(lock)), stdin=subprocess.PIPE, stdout=subprocess.PIPE
