@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -93,7 +92,7 @@ class OpenStore:
         self._fallback = ""
         self._parts: Parts | None = None
         self._ready = False
-        self._beginning: asyncio.Task[None] | None = None
+        self._finished = True
         self._healing = Healing(self._heal)
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -261,16 +260,14 @@ class OpenStore:
         if parts.closed:
             await self._finish(parts)
             return
-        # A store that goes down meanwhile holds nobody up: the rest is done beside the calls.
-        self._beginning = asyncio.create_task(self._finish(parts))
         try:
-            await asyncio.wait({self._beginning}, timeout=self._migration_seconds + LOADING)
-        except asyncio.CancelledError:
-            self._beginning.cancel()
-            raise
-        if self._beginning.done():
-            with suppress(StoreUnavailableError):  # it was logged, and is tried again at the next start
-                self._beginning.result()
+            # A store that goes down meanwhile holds nobody up.
+            async with asyncio.timeout(self._migration_seconds + LOADING):
+                await self._finish(parts)
+        except (TimeoutError, StoreUnavailableError) as exc:  # an outage was logged; both are tried again
+            _log.debug("what was left undone is not finished: %r", exc)
+            self._finished = False
+            self._healing.start()
 
     async def _finish(self, parts: Parts) -> None:
         await self._finish_forgetting()
@@ -290,8 +287,10 @@ class OpenStore:
             except EmbeddingSpaceError as exc:  # every recall will say so
                 _log.warning("%s", exc)
                 self._ready = True
-            if self._start_migration:
-                await self._finish(parts)
+            self._finished = not self._start_migration
+        if not self._finished:
+            await self._finish(parts)
+            self._finished = True
         if parts.store.problem("reading") and not await parts.store.answers():
             return False
         await parts.learner.settled(self._migration_seconds)
@@ -320,9 +319,6 @@ class OpenStore:
         self._ready = False
         if parts is not None:
             await self._healing.aclose()
-            if self._beginning is not None:
-                self._beginning.cancel()
-                await asyncio.gather(self._beginning, return_exceptions=True)
             await parts.learner.aclose()
             await parts.catch_up.aclose()
             await _close(parts.store, parts.space)
