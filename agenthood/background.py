@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
 T = TypeVar("T")
 
@@ -48,9 +48,14 @@ class BackgroundLoop:
         finally:
             future.cancel()  # does nothing unless the waiting was interrupted
 
-    def settle(self) -> None:
-        """Wait until the calls of other threads, and those that were cancelled, have ended."""
-        self.call(self._settled())
+    def settle(self, worth_it: Callable[[], Awaitable[bool]], patience: float) -> None:
+        """Wait until the calls of other threads, and those that were cancelled, have ended.
+
+        Args:
+            worth_it: asked again and again whether to wait on; where it is not, the calls are cancelled.
+            patience: seconds after which it is asked.
+        """
+        self.call(self._settled(worth_it, patience))
 
     def close(self) -> None:
         """End the loop; closing twice is fine."""
@@ -65,9 +70,14 @@ class BackgroundLoop:
         finally:
             self._calls.discard(task)
 
-    async def _settled(self) -> None:
-        if others := self._calls - {asyncio.current_task()}:
-            await asyncio.wait(others)
+    async def _settled(self, worth_it: Callable[[], Awaitable[bool]], patience: float) -> None:
+        while others := self._calls - {asyncio.current_task()}:
+            await asyncio.wait(others, timeout=patience)
+            if self._calls - {asyncio.current_task()} and not await worth_it():
+                for task in others:
+                    task.cancel()
+                await asyncio.wait(others, timeout=patience)
+                return
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

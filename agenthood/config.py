@@ -10,19 +10,23 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from agenthood.config_values import CONVERTERS, Value, count, threshold
+from agenthood.config_values import CONVERTERS, Value, choice, count, seconds, threshold
 from agenthood.errors import ConfigError
 from agenthood.learning.rules import MATCH_THRESHOLD, RECALL_THRESHOLD
+from agenthood.stores.settings import DEADLINE
 from agenthood.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from agenthood.embedding.settings import EmbedderSettings
+
+Fail: TypeAlias = Literal["open", "closed"]
 
 CONFIG_FILE = "config.json"
 
@@ -68,7 +72,11 @@ _KEYS = {
     "documentPrefix": "document_prefix",
     "deadline": "deadline",
 }
-_OURS = ("AGENTHOOD_EMBED", "AGENTHOOD_MERGE", "AGENTHOOD_RECALL", "AGENTHOOD_MAX_")
+_OUTAGE_VARIABLES = {"AGENTHOOD_FAIL": "fail", "AGENTHOOD_DEADLINE": "deadline"}
+_OUTAGE: dict[str, Callable[[Value], Any]] = {"fail": choice("open", "closed"), "deadline": seconds}
+_OURS = (
+    "AGENTHOOD_EMBED", "AGENTHOOD_MERGE", "AGENTHOOD_RECALL", "AGENTHOOD_MAX_", "AGENTHOOD_FAIL", "AGENTHOOD_DEADLINE"
+)  # fmt: skip
 SELF_CONTAINED = ("bundled", "lexical")
 """Kinds that need nothing else, so that a model or a key beside them is a mistake."""
 
@@ -82,6 +90,8 @@ class Settings:
         merge_threshold: calibrated match score in [0, 1] from which an episode counts as a known lesson.
         recall_threshold: calibrated match score in [0, 1] from which a lesson is recalled.
         max_lessons: how many lessons `maintain` leaves in look-ups; None for any number.
+        fail: what becomes of a recall or learning while the store is down: `open` goes on without, `closed` raises.
+        deadline: seconds of the store's time that a recall or learning one episode may take, above 0.
         warnings: what was found in the configuration and not understood, one sentence each.
         sources: setting -> where it came from, such as `AGENTHOOD_EMBEDDER`; absent for defaults.
     """
@@ -90,6 +100,8 @@ class Settings:
     merge_threshold: float = MATCH_THRESHOLD
     recall_threshold: float = RECALL_THRESHOLD
     max_lessons: int | None = None
+    fail: Fail = "open"
+    deadline: float = DEADLINE
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -98,6 +110,8 @@ class Settings:
             threshold(getattr(self, name), f"Settings.{name}")
         if self.max_lessons is not None:
             count(self.max_lessons, "Settings.max_lessons")
+        for name, convert in _OUTAGE.items():
+            convert(Value(getattr(self, name), f"Settings.{name}"))
 
 
 def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -121,11 +135,19 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
         if content.get(key) is not None
     }
     numbers |= _from_environment(_NUMBER_VARIABLES, environ)
+    outage = {
+        name: Value(content[name], f"{name} in {file}") for name in _OUTAGE if content.get(name) is not None
+    }
+    outage |= _from_environment(_OUTAGE_VARIABLES, environ)
+    values: dict[str, Any] = {
+        name: _CHECKS[name](found.value, found.source) for name, found in numbers.items()
+    }
+    values |= {name: _OUTAGE[name](found) for name, found in outage.items()}
     return Settings(
         embedder=_embedder_settings(embedder),
         warnings=(*warnings, *more_warnings, *_unused(embedder)),
-        sources={name: found.source for name, found in (embedder | numbers).items()},
-        **{name: _CHECKS[name](found.value, found.source) for name, found in numbers.items()},
+        sources={name: found.source for name, found in (embedder | numbers | outage).items()},
+        **values,
     )
 
 
@@ -166,7 +188,7 @@ def _object(file: Path, text: str) -> dict[str, Any]:
 
 
 def _unknown_keys(file: Path, content: Mapping[str, Any]) -> list[str]:
-    known = ("embedder", *_NUMBERS, *_FOREIGN_KEYS)
+    known = ("embedder", *_NUMBERS, *_OUTAGE, *_FOREIGN_KEYS)
     return [
         f"unknown key {key[:80]!r} in {str(file)!r}{did_you_mean(key, known)}"
         for key in content
@@ -175,7 +197,7 @@ def _unknown_keys(file: Path, content: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    known = (*_VARIABLES, *_NUMBER_VARIABLES)
+    known = (*_VARIABLES, *_NUMBER_VARIABLES, *_OUTAGE_VARIABLES)
     return [
         f"unknown variable {name!r}{did_you_mean(name, known)}"
         for name in sorted(environ)

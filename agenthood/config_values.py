@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import ConfigError
+from agenthood.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,13 +69,32 @@ def _flag(found: Value) -> bool:
     return found.value
 
 
-def _seconds(found: Value) -> float:
+def seconds(found: Value) -> float:
+    """A number above 0.
+
+    Raises:
+        ConfigError: it is none.
+    """
     number = _float(found.value, found.source)
     if number <= 0:
         raise ConfigError(
             f"{found.source} must be above 0, not {found.value!r:.40}: correct it or leave it out"
         )
     return number
+
+
+def choice(*allowed: str) -> Callable[[Value], str]:
+    """What turns a value into one of `allowed`, or raises."""
+
+    def convert(found: Value) -> str:
+        if found.value not in allowed:
+            raise ConfigError(
+                f"{found.source} must be one of {', '.join(map(repr, allowed))}, not {found.value!r:.40}"
+                f"{did_you_mean(str(found.value), allowed)}"
+            )
+        return str(found.value)
+
+    return convert
 
 
 def _whole(minimum: int) -> Callable[[Value], int]:
@@ -101,8 +121,8 @@ CONVERTERS: dict[str, Callable[[Value], Any]] = {
     "api_key": _text,
     "dimension": _whole(1),
     "revision": _text,
-    "timeout": _seconds,
-    "deadline": _seconds,
+    "timeout": seconds,
+    "deadline": seconds,
     "batch_size": _whole(1),
     "concurrency": _whole(1),
     "max_retries": _whole(0),

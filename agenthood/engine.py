@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -37,12 +38,14 @@ from agenthood.upkeep import drop_other_spaces, tidy
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agenthood.config import Settings
+    from agenthood.config import Fail, Settings
     from agenthood.embedding.base import Embedder
     from agenthood.stores.base import Health
 
     Progress = Callable[[int, int], None]
 
+_LONG = 60.0
+_WAITS = "some episodes wait to be learned until the store can take them"
 _log = logging.getLogger("agenthood")
 
 
@@ -62,7 +65,10 @@ class AsyncHood(OpenStore):
         skill: str | None = None,
         timestamp: datetime | str | None = None,
     ) -> Receipt:
-        """Learn from one episode; never raises into the caller's run.
+        """Learn from one episode; never raises into the caller's run, unless the store was opened to fail closed.
+
+        While the store is down, or takes longer than the deadline, the episode is queued in `queue.jsonl` and learned
+        when the store returns; the receipt is `pending` then, without an id.
 
         Args:
             episode: what was done.
@@ -75,6 +81,9 @@ class AsyncHood(OpenStore):
 
         Returns:
             The receipt: what was decided and why.
+
+        Raises:
+            StoreError: only with `fail="closed"`: the store could not be written to; nothing is queued.
         """
         if score is not None and scores is not None:
             return Receipt("rejected", reason="both score and scores were given: give one of them")
@@ -92,12 +101,17 @@ class AsyncHood(OpenStore):
     ) -> list[Receipt]:
         """Learn from many episodes, with exactly the outcome of one by one.
 
+        The store's deadline is longer by 0.02 s for each further episode of a batch; what it cannot take is queued.
+
         Args:
             results: the episodes with their scores.
             on_progress: called with (done, total) after each batch.
 
         Returns:
             One receipt per episode, in order.
+
+        Raises:
+            StoreError: as `learn`.
         """
         self._notice_loss()
         return await self.learner.learn_many(list(results), on_progress=on_progress)
@@ -122,6 +136,9 @@ class AsyncHood(OpenStore):
     ) -> Recall:
         """The lessons that bear on `text`, best first. Those found count as used; `maintain` adds it up.
 
+        While the store is down, or takes longer than the deadline, there are none: the answer is `degraded` then, and
+        its `reason` says why.
+
         Args:
             text: a task, a question, an error message: whatever the next run is about.
             limit: how many at most; at most 0 gives none.
@@ -133,13 +150,23 @@ class AsyncHood(OpenStore):
 
         Raises:
             InvalidInputError: an empty text or an unusable option.
-            StoreError: the store could not be searched.
+            EmbeddingSpaceError: the model answers differently from when its space was created.
+            StoreError: only with `fail="closed"`: the store could not be searched.
         """
         parts = self.parts
         lowest = parts.settings.recall_threshold if threshold is None else threshold
-        found = await parts.recall(Query(text, limit, member, skill, kind, lowest, scoring))
+        query = Query(text, limit, member, skill, kind, lowest, scoring)
+        query.check()
+        await parts.learner.settled()
+        try:
+            found = await parts.recall(query)
+        except StoreError as exc:
+            if parts.closed:
+                raise
+            return Recall(threshold=lowest, semantic=False, degraded=True, reason=str(exc))
         parts.uses.note(lesson.id for lesson in found)
-        return found
+        missing = _WAITS if parts.learner.waits else ""
+        return replace(found, degraded=True, reason=missing) if missing and not found.degraded else found
 
     def session(  # noqa: PLR0913  the options of a session
         self,
@@ -232,6 +259,8 @@ class AsyncHood(OpenStore):
             episodes: also remove the episodes they cite and those with the same text.
         """
         parts = self.parts
+        if not await parts.learner.settled(_LONG):
+            _log.warning("%s: what is forgotten now may be among them", _WAITS)
         done = await forgetting.forget(parts.store, ids, episodes=episodes, residual=parts.residual)
         try:  # their file names what was forgotten
             await tending.count_uses(parts.store, parts.uses, now=parts.clock())
@@ -240,7 +269,12 @@ class AsyncHood(OpenStore):
         return done
 
     async def status(self) -> Status:
-        """Counts, the active space, and what the learner has done."""
+        """Counts, the active space, what the learner has done, and what waits to be learned.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        await self.parts.learner.settled()
         await self.parts.catch_up.just_done()
         return await status_of(self.parts, self.path, self.reason)
 
@@ -274,8 +308,10 @@ class AsyncHood(OpenStore):
         """Tidy the lessons, complete the index, compact every collection, and remove old versions.
 
         Lessons are promoted, demoted and archived as `learning.salience` says, and the least salient ones above
-        `max_lessons` of the settings are archived; evidence is never removed. A forget that was killed is finished.
+        `max_lessons` of the settings are archived; evidence is never removed. What waits to be learned comes first,
+        and a forget that was killed is finished.
         """
+        await self.parts.learner.settled(_LONG)
         await self._finish_forgetting()
         parts = self.parts
         tidied = await tending.tend(
@@ -309,6 +345,7 @@ def open_async(  # noqa: PLR0913  the options of a store
     start_migration: bool = True,
     migration_seconds: float = MIGRATION_SECONDS,
     clock: Callable[[], datetime] = utc_now,
+    fail: Fail | None = None,
 ) -> AsyncHood:
     """Open a store, as in `async with agenthood.open_async() as hood` or `hood = await agenthood.open_async()`.
 
@@ -319,6 +356,8 @@ def open_async(  # noqa: PLR0913  the options of a store
         start_migration: whether lessons that are not indexed yet are indexed at the start.
         migration_seconds: how long that may take; the rest is done at the next start.
         clock: gives the current time, aware, for what is learned, ranked and tidied.
+        fail: what happens while the store is down. `"open"`: recalls are empty and learning is queued; `"closed"`: it
+            is raised as `StoreError`. As configured if absent, which is `"open"` by default.
     """
     return AsyncHood(
         path,
@@ -327,4 +366,5 @@ def open_async(  # noqa: PLR0913  the options of a store
         start_migration=start_migration,
         migration_seconds=migration_seconds,
         clock=clock,
+        fail=fail,
     )

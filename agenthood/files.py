@@ -61,7 +61,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | str, *, durable
             temporary.chmod(target.stat().st_mode & 0o7777)
         temporary.replace(target)
         if durable:
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
     except OSError as error:
         raise unavailable("write", path, error) from error
     finally:
@@ -137,7 +137,7 @@ def _write_through(path: Path, content: bytes, *, durable: bool) -> None:
             os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the rename itself durable; Windows has no such call and needs none."""
     if os.name == "nt":
         return

@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agenthood.catch_up import CatchUp
-from agenthood.errors import EmbeddingError, EmbeddingSpaceError, StoreError
+from agenthood.errors import (
+    AgenthoodError,
+    EmbeddingError,
+    EmbeddingSpaceError,
+    StoreError,
+    StoreUnavailableError,
+)
 from agenthood.formats import utc_now
+from agenthood.healing import Healing
 from agenthood.learning import forgetting, migration
 from agenthood.learning.index import EmbeddingIndex
-from agenthood.learning.learner import EpisodeLearner
+from agenthood.learning.queue_file import QueueFile
+from agenthood.learning.queued import QueuedLearner
 from agenthood.learning.recall import Recaller
 from agenthood.learning.spaces import ActiveSpace
 from agenthood.memory.episodic import EpisodicMemory
 from agenthood.memory.long_term import LongTermMemory
 from agenthood.memory.residual import ResidualMemory
 from agenthood.memory.uses import UseLog
+from agenthood.redaction import redact
 from agenthood.stores.base import SHARED
+from agenthood.stores.deadline import LOADING
+from agenthood.stores.guarded import GuardedStore
 from agenthood.stores.lance.store import LanceStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from datetime import datetime
 
-    from agenthood.config import Settings
+    from agenthood.config import Fail, Settings
     from agenthood.embedding.base import Embedder
+    from agenthood.learning.learner import EpisodeLearner
     from agenthood.learning.recall import Query
     from agenthood.records import MigrationReport, Recall
     from agenthood.stores.base import VectorStore
@@ -55,31 +68,44 @@ class Parts:
         uses: which lessons were put before an agent.
         settings: what the store was opened with.
         clock: the current time in UTC.
+        closed: whether an outage of the store is raised.
     """
 
-    store: VectorStore
+    store: GuardedStore
     space: ActiveSpace
     index: EmbeddingIndex
     residual: ResidualMemory
-    learner: EpisodeLearner
+    learner: QueuedLearner
     recaller: Recaller
     catch_up: CatchUp
     uses: UseLog
     settings: Settings
     clock: Callable[[], datetime]
+    closed: bool
 
     async def recall(self, query: Query) -> Recall:
         """The lessons for `query`, also those that an embedder just back has to catch up with; notes no use.
 
         Raises:
             InvalidInputError: `Query.check` refused it.
-            StoreError: the store could not be searched.
+            EmbeddingSpaceError: the model no longer answers as it did.
+            StoreError: the store could not be searched, or not in time.
         """
-        found = await self.recaller.recall(query)
+        found = await self._found(query)
         if await self.catch_up.just_done():
-            found = await self.recaller.recall(query)
+            found = await self._found(query)
         missing = self.catch_up.missing
         return replace(found, degraded=True, reason=missing) if missing and not found.degraded else found
+
+    async def _found(self, query: Query) -> Recall:
+        async with self.store.section("reading"):
+            try:
+                return await self.recaller.recall(query)
+            except AgenthoodError:
+                raise
+            except Exception as exc:  # a recall must not end the caller's run, whatever the store holds
+                _log.debug("recalling failed", exc_info=True)
+                raise StoreError(redact(f"the store's answer makes no sense: {exc!r:.200}")) from exc
 
 
 class OpenStore:
@@ -94,6 +120,7 @@ class OpenStore:
         start_migration: bool = True,
         migration_seconds: float = MIGRATION_SECONDS,
         clock: Callable[[], datetime] = utc_now,
+        fail: Fail | None = None,
     ) -> None:
         """See `agenthood.open_async`."""
         self.path = Path(path)
@@ -102,8 +129,12 @@ class OpenStore:
         self._start_migration = start_migration
         self._migration_seconds = migration_seconds
         self._clock = clock
+        self._fail = fail
         self._fallback = ""
         self._parts: Parts | None = None
+        self._ready = False
+        self._finished = True
+        self._healing = Healing(self._heal)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
@@ -174,6 +205,15 @@ class OpenStore:
         """Why meaning is not compared now; empty if it is."""
         return self._fallback or (self._parts.space.problem if self._parts is not None else "")
 
+    @property
+    def _patience(self) -> float:
+        """Seconds after which a store that does not answer is given up on."""
+        return self._parts.store.deadline if self._parts is not None else 0.0
+
+    async def _answers(self) -> bool:
+        """Whether the store can be read; asked for the deadline at most."""
+        return self._parts is not None and not self._parts.store.failing and await self._parts.store.answers()
+
     # -- opening and closing ----------------------------------------------------------------------------
 
     async def start(self) -> Self:
@@ -182,7 +222,9 @@ class OpenStore:
         Raises:
             ConfigError: a setting cannot be used.
             EmbeddingSpaceError: the model answers differently from when its space was created.
-            StoreUnavailableError: the store cannot be opened.
+            StoreUnavailableError: something else stands where the store has to be; with `fail="closed"` also where
+                it is down. Otherwise a store that is down is opened degraded, and heals when it returns.
+            StoreError: what is there cannot serve as the store.
         """
         if self._parts is not None:
             return self
@@ -192,11 +234,14 @@ class OpenStore:
         for warning in settings.warnings if self._settings is None else ():
             _log.warning("%s", warning)
         embedder, self._fallback = await _chosen(self._wanted, settings)
-        store = LanceStore(self.path / "memory")
+        self._healing = Healing(self._heal)
+        closed = (self._fail or settings.fail) == "closed"
+        store = GuardedStore(self._new_store(settings), deadline=settings.deadline, quiet=closed)
         space = ActiveSpace(embedder, store, deadline=settings.embedder.deadline)
         try:
-            self._parts = await self._open(store, space, settings)
-            await self._begin(self._parts)
+            _check_place(self.path / "memory")
+            parts = self._assembled(store, space, settings, closed=closed)
+            await self._open(parts)
         except BaseException:  # also Ctrl-C: what is half open has no other owner who could close it
             if self._parts is None:
                 await _close(store, space)
@@ -204,14 +249,19 @@ class OpenStore:
             raise
         return self
 
-    async def _open(self, store: VectorStore, space: ActiveSpace, settings: Settings) -> Parts:
-        shared = await store.find(SHARED) or SHARED
-        await space.load_calibration()
-        await _verify(space)
-        index = EmbeddingIndex(store, space.space, shared=shared, calibration=space.calibration)
+    def _new_store(self, settings: Settings) -> VectorStore:  # noqa: ARG002  there is one kind so far
+        """The store itself, not asked for anything yet."""
+        return LanceStore(self.path / "memory")
+
+    def _assembled(
+        self, store: GuardedStore, space: ActiveSpace, settings: Settings, *, closed: bool
+    ) -> Parts:
+        index = EmbeddingIndex(store, space.space, calibration=space.calibration)
         residual = ResidualMemory(self.path / "residual.json", clock=self._clock)
-        learner = EpisodeLearner(
+        learner = QueuedLearner(
             store,
+            queue=QueueFile(self.path / "queue.jsonl"),
+            closed=closed,
             index=index,
             space=space,
             residual=residual,
@@ -221,15 +271,73 @@ class OpenStore:
         catch_up = CatchUp(space, partial(migration.reindex_legacy_patterns, store, index, space))
         recaller = Recaller(store, index, space, clock=self._clock)
         uses = UseLog(self.path / "uses.jsonl", clock=self._clock)
-        return Parts(store, space, index, residual, learner, recaller, catch_up, uses, settings, self._clock)
+        return Parts(
+            store, space, index, residual, learner, recaller, catch_up, uses, settings, self._clock, closed
+        )
+
+    async def _open(self, parts: Parts) -> None:
+        """Get to know the store and finish what was left undone; where it is down that is done when it returns."""
+        try:
+            await self._get_ready(parts)
+        except StoreUnavailableError:
+            if parts.closed:
+                raise
+        self._parts = parts
+        if not parts.closed:
+            parts.store.on_failure = self._healing.start
+        if not self._ready or parts.learner.waits:
+            self._healing.start()
+        if self._ready and self._start_migration:
+            await self._begin(parts)
+
+    async def _get_ready(self, parts: Parts) -> None:
+        async with parts.store.section("reading"):
+            parts.index.use(await parts.store.find(SHARED) or SHARED)
+            await parts.space.load_calibration()
+            await _verify(parts.space)
+        parts.index.calibration = parts.space.calibration
+        self._ready = True
 
     async def _begin(self, parts: Parts) -> None:
         """Finish what was left undone, as far as the time for it goes."""
-        if not self._start_migration:
+        if parts.closed:
+            await self._finish(parts)
             return
+        try:
+            # A store that goes down meanwhile holds nobody up.
+            async with asyncio.timeout(self._migration_seconds + LOADING):
+                await self._finish(parts)
+        except (TimeoutError, StoreUnavailableError) as exc:  # an outage was logged; both are tried again
+            _log.debug("what was left undone is not finished: %r", exc)
+            self._finished = False
+            self._healing.start()
+
+    async def _finish(self, parts: Parts) -> None:
         await self._finish_forgetting()
+        if parts.learner.waits:
+            await parts.learner.settled(self._migration_seconds)
         if not await migration.is_current(parts.store, parts.index):
             await self._migrate(seconds=self._migration_seconds)
+
+    async def _heal(self) -> bool:
+        """Do what an outage left undone; whether that is all."""
+        parts = self._parts
+        if parts is None:
+            return True
+        if not self._ready:
+            try:
+                await self._get_ready(parts)
+            except EmbeddingSpaceError as exc:  # every recall will say so
+                _log.warning("%s", exc)
+                self._ready = True
+            self._finished = not self._start_migration
+        if not self._finished:
+            await self._finish(parts)
+            self._finished = True
+        if parts.store.problem("reading") and not await parts.store.answers():
+            return False
+        await parts.learner.settled(self._migration_seconds)
+        return not parts.learner.waits
 
     async def _finish_forgetting(self) -> None:
         """Finish what a killed `forget` left; where that cannot be done now, the next start tries again."""
@@ -251,9 +359,27 @@ class OpenStore:
     async def close(self) -> None:
         """Release the store and the embedder; closing twice is fine."""
         parts, self._parts = self._parts, None
+        self._ready = False
         if parts is not None:
+            await self._healing.aclose()
+            await parts.learner.aclose()
             await parts.catch_up.aclose()
             await _close(parts.store, parts.space)
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse a path that no waiting turns into a store.
+
+    Raises:
+        StoreUnavailableError: something that is no directory stands there or above.
+    """
+    for place in (folder, *folder.absolute().parents):
+        if os.path.exists(place):  # noqa: PTH110  Path.exists raises where a parent may not be looked into
+            if not os.path.isdir(place):  # noqa: PTH112
+                raise StoreUnavailableError(
+                    f"{str(place)!r} is not a directory, so no store can be there: choose another path, or move it away"
+                )
+            return
 
 
 async def _close(store: VectorStore, space: ActiveSpace) -> None:

@@ -51,6 +51,7 @@ async def chosen_lessons(  # noqa: PLR0913  the options of a list
 
 async def status_of(parts: Parts, path: Path, reason: str) -> Status:
     """See `AsyncHood.status`; `reason` says why meaning is not compared."""
+    waiting = await parts.learner.waiting()
     book = await read_book(parts.store)
     present = set((await parts.index.present()).values())
     active = book.active
@@ -67,4 +68,6 @@ async def status_of(parts: Parts, path: Path, reason: str) -> Status:
         learner=await parts.learner.get_status(),
         reason=reason,
         archived=len(book.archived),
+        queued=len(waiting.entries),
+        queued_since=waiting.since,
     )

@@ -52,14 +52,15 @@ class Receipt:
 
     Attributes:
         status: `stored` a new lesson; `merged` into an existing one; `pending` stored or merged, but not yet
-            findable by meaning; `skipped` on purpose, nothing learned; `rejected` refused, nothing stored.
+            findable by meaning, or, without an id, queued until the store can take it; `skipped` on purpose, nothing
+            learned; `rejected` refused, nothing stored.
         id: the lesson's id, or None if there is none.
         reason: why, in words; empty when there is nothing to explain.
         kind: which kind of lesson.
         score: mean of the scores in [0, 1].
         similarity: match score in [0, 1] with the lesson it was merged into.
         evidence: the lesson's evidence count afterwards.
-        episode_id: the id of the recorded episode.
+        episode_id: the id of the recorded episode, or under which one that is queued will be recorded.
     """
 
     status: ReceiptStatus
@@ -273,6 +274,8 @@ class Status:
         learner: what the learner has done.
         reason: why no (semantic) embedder is active; empty if one is.
         archived: how many lessons are archived.
+        queued: how many episodes wait to be learned until the store can take them.
+        queued_since: ISO 8601 time since when the oldest of them waits, or None.
     """
 
     path: str
@@ -286,6 +289,8 @@ class Status:
     learner: LearnerStatus
     reason: str = ""
     archived: int = 0
+    queued: int = 0
+    queued_since: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The status as a JSON-ready mapping."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from agenthood.block import contains_block, render_block
@@ -141,12 +141,17 @@ class AsyncSession:
     async def close(self) -> None:
         """Record the episode, unless that was done before, and learn from its scores; done on leaving."""
         end = asyncio.get_running_loop().time() + self._deadline
-        if self.episode_id is None:
-            self.episode_id = await self._softly(self._record, None, self._deadline)
-        left = end - asyncio.get_running_loop().time()
-        self.receipt = await self._softly(self._learn, None, left)
+        # Learning keeps to its time by itself: what does not get done in it is queued.
+        self.receipt = await self._softly(self._learn, None, None)
         if self.receipt is None:
             self.receipt = Receipt("rejected", episode_id=self.episode_id, reason=self.degraded)
+        if self.receipt.status == "pending" and self.receipt.id is None:
+            self.degraded = self.degraded or self.receipt.reason
+        self.episode_id = self.episode_id or self.receipt.episode_id
+        if self.episode_id is None:  # nothing is learned from it, which is no reason not to keep it
+            left = end - asyncio.get_running_loop().time()
+            self.episode_id = await self._softly(self._record, None, left)
+            self.receipt = replace(self.receipt, episode_id=self.episode_id)
 
     async def _recall(self) -> tuple[RecalledLesson, ...]:
         parts = self._hood.parts
@@ -170,9 +175,11 @@ class AsyncSession:
         shown = set(render_block(found, max_bytes=self._max_bytes).splitlines())
         return tuple(lesson for lesson in found if set(_items([lesson])) & shown)
 
-    async def _record(self) -> str:
-        details = {"member": self.member, "skill": self.skill, "scores": dict(self.notes.scores)}
-        return await self._hood.episodic.record(self.task, shortened(self.notes.outcome), details=details)
+    async def _record(self) -> str | None:
+        outcome = shortened(self.notes.outcome)
+        return await self._hood.parts.learner.record(
+            EvalResult(self.task, {}, outcome, self.member, self.skill)
+        )
 
     async def _learn(self) -> Receipt:
         result = EvalResult(
@@ -183,9 +190,9 @@ class AsyncSession:
             self.skill,
             episode_id=self.episode_id,
         )
-        return await self._hood.learner.learn(result)
+        return await self._hood.learner.learn(result, seconds=self._deadline)
 
-    async def _softly(self, work: Callable[[], Awaitable[T]], otherwise: T, seconds: float) -> T:
+    async def _softly(self, work: Callable[[], Awaitable[T]], otherwise: T, seconds: float | None) -> T:
         """Do `work` within `seconds`; a failure is noted and logged, never raised."""
         try:
             async with asyncio.timeout(seconds):

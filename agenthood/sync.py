@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TextIO, TypeVar
 
 from agenthood.background import BackgroundLoop
 from agenthood.engine import AsyncHood
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from agenthood.config import Settings
+    from agenthood.config import Fail, Settings
     from agenthood.embedding.base import Embedder
     from agenthood.records import (
         Changed,
@@ -43,6 +43,8 @@ T = TypeVar("T")
 class Hood:
     """An open store with its engine. Close it, or use it as `with open(path) as hood`. Any thread may call it."""
 
+    engine: ClassVar[type[AsyncHood]] = AsyncHood
+
     def __init__(  # noqa: PLR0913  the options of a store
         self,
         path: str | Path = ".agenthood",
@@ -52,15 +54,17 @@ class Hood:
         start_migration: bool = True,
         migration_seconds: float = MIGRATION_SECONDS,
         clock: Callable[[], datetime] = utc_now,
+        fail: Fail | None = None,
     ) -> None:
         """See `agenthood.open`."""
-        self.hood = AsyncHood(
+        self.hood = self.engine(
             path,
             settings=settings,
             embedder=embedder,
             start_migration=start_migration,
             migration_seconds=migration_seconds,
             clock=clock,
+            fail=fail,
         )
         self._background = BackgroundLoop()
         self._open = True
@@ -81,7 +85,7 @@ class Hood:
         if self._open:
             self._open = False
             try:
-                self._background.settle()
+                self._background.settle(self.hood._answers, self.hood._patience)  # noqa: SLF001  its other half
                 self._background.call(self.hood.close())
             finally:
                 self._background.close()
@@ -243,6 +247,7 @@ def open_sync(  # noqa: PLR0913  the options of a store
     start_migration: bool = True,
     migration_seconds: float = MIGRATION_SECONDS,
     clock: Callable[[], datetime] = utc_now,
+    fail: Fail | None = None,
 ) -> Hood:
     """Open a store: `with agenthood.open() as hood`. Exported as `agenthood.open`.
 
@@ -253,6 +258,8 @@ def open_sync(  # noqa: PLR0913  the options of a store
         start_migration: whether lessons that are not indexed yet are indexed at the start.
         migration_seconds: how long that may take; the rest is done at the next start.
         clock: gives the current time, aware, for what is learned, ranked and tidied.
+        fail: what happens while the store is down. `"open"`: recalls are empty and learning is queued; `"closed"`: it
+            is raised as `StoreError`. As configured if absent, which is `"open"` by default.
     """
     return Hood(
         path,
@@ -261,4 +268,5 @@ def open_sync(  # noqa: PLR0913  the options of a store
         start_migration=start_migration,
         migration_seconds=migration_seconds,
         clock=clock,
+        fail=fail,
     )

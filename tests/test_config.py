@@ -267,3 +267,20 @@ def test_the_most_lessons_are_a_whole_number_or_none(tmp_path: Path) -> None:
             Settings(EmbedderSettings(), max_lessons=value)  # type: ignore[arg-type]
     (warning,) = load_settings(tmp_path / "none", environ={"AGENTHOOD_MAX_LESSON": "1"}).warnings
     assert "AGENTHOOD_MAX_LESSONS" in warning
+
+
+def test_what_an_outage_leads_to_is_configured(tmp_path: Path) -> None:
+    """`fail` and `deadline` come from the file, over it from the environment; nonsense is refused with its source."""
+    write(tmp_path, {"fail": "closed", "deadline": 2})
+    found = load_settings(tmp_path, environ={})
+    assert (found.fail, found.deadline) == ("closed", 2.0)
+    assert set(found.sources) == {"fail", "deadline"}
+    found = load_settings(tmp_path, environ={"AGENTHOOD_FAIL": "open", "AGENTHOOD_DEADLINE": "0.5"})
+    assert (found.fail, found.deadline, found.warnings) == ("open", 0.5, ())
+    for variable, value in {"AGENTHOOD_FAIL": "opne", "AGENTHOOD_DEADLINE": "0"}.items():
+        with pytest.raises(ConfigError, match=variable):
+            load_settings(tmp_path, environ={variable: value})
+    with pytest.raises(ConfigError, match="did you mean 'closed'"):
+        Settings(EmbedderSettings(), fail="close")  # type: ignore[arg-type]
+    (warning,) = load_settings(tmp_path, environ={"AGENTHOOD_FAILS": "open"}).warnings
+    assert "AGENTHOOD_FAIL" in warning

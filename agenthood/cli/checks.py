@@ -65,6 +65,7 @@ def all_checks(path: Path) -> Iterator[Check]:
         yield _embedder(settings.embedder)
     yield _writable(path)
     yield _space(path)
+    yield from _queue(path)
     if _in_the_way(path) is not None:
         return  # said already
     if not (path / "memory" / "vectors.lance").exists():
@@ -181,6 +182,27 @@ def _space(path: Path) -> Check:
     if free < LITTLE_SPACE:
         return Check("disk", "failed" if free < NO_SPACE else "warning", f"only {size(free)} free: make room")
     return Check("disk", "ok", f"{size(free)} free")
+
+
+def _queue(path: Path) -> Iterator[Check]:
+    """What waits to be learned; it is read without the store, which may be down."""
+    from agenthood.learning.queue_file import QueueFile  # noqa: PLC0415
+
+    queue = QueueFile(path / "queue.jsonl")
+    try:
+        waiting = queue.read()
+    except AgenthoodError as error:
+        yield Check("queue", "failed", str(error))
+        return
+    if waiting.entries:
+        found = f"{counted(len(waiting.entries), 'episode')} since {waiting.since}"
+        yield Check(
+            "queue", "warning", f"{found}: learned as soon as the store can take them, see the check of it"
+        )
+    if waiting.damaged:
+        yield Check(
+            "queue", "warning", f"{counted(len(waiting.damaged), 'line')} of {str(queue.path)!r} unreadable"
+        )
 
 
 def _in_the_way(path: Path) -> Path | None:

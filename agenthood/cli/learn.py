@@ -88,6 +88,7 @@ def learn(
     meaning), skipped and rejected, one count per line with a tab after its name. For an --episode it is one
     line with tabs between what was done (one of those words), the lesson's id, kind and evidence, and the
     reason; what there is none of is left out. With --json there is one receipt per line read, in order.
+    While the store is down an --episode is pending, and learned later.
 
     Ctrl-C lets the batch that runs end, and says which line to go on after.
     """  # noqa: D301  click keeps the lines below a backspace as they are
@@ -114,7 +115,7 @@ def _learn_one(session: Session, episode: str, given: dict[str, object]) -> int:
     from agenthood.cli.logs import Held  # noqa: PLC0415  keeps --help light
 
     output = session.output
-    with session.open(create=True) as hood, Held() as held:
+    with session.open(create=True, soft=True) as hood, Held() as held:
         receipt = hood.learn(episode, **given)  # type: ignore[arg-type]  # click converted each of them
         if receipt.status in {"rejected", "pending"}:
             held.causes({receipt.reason})

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 
 class _Handler(logging.Handler):
@@ -58,13 +58,13 @@ class Held(logging.Filter):
         self._records.append(record)
         return False
 
-    def causes(self, reasons: Container[str]) -> list[Exception]:
-        """The errors among what was logged whose text is one of `reasons`; their records are left out."""
+    def causes(self, reasons: Collection[str]) -> list[Exception]:
+        """The errors among what was logged whose text one of `reasons` holds; their records are left out."""
         found: list[Exception] = []
         kept = []
         for record in self._records:
             error = _cause(record)
-            if error is not None and str(error) in reasons:
+            if error is not None and any(str(error) in reason for reason in reasons):
                 found.append(error)
             else:
                 kept.append(record)

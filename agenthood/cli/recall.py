@@ -82,7 +82,7 @@ def recall(  # noqa: PLR0913  one per option
         _print(_nothing("there is nothing to look up: the text is empty"), session.output, prompt=prompt)
         return
     try:
-        with session.open() as hood:
+        with session.open(soft=True) as hood:
             found = hood.recall(
                 query,
                 limit=limit,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from agenthood.records import MigrationReport
 
 DEFAULT_DIRECTORY = ".agenthood"
+_PATIENCE = 30.0
+"""Seconds; a command that was given for the sake of the store may wait until another process is done with it."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -63,12 +65,13 @@ class Session:
         return settings
 
     @contextmanager
-    def open(self, *, create: bool = False, migrate: bool = True) -> Iterator[Hood]:
+    def open(self, *, create: bool = False, migrate: bool = True, soft: bool = False) -> Iterator[Hood]:
         """Open the store for the length of a `with` block.
 
         Args:
             create: make the store if there is none.
             migrate: bring the pattern index up to date first, within the time the engine allows.
+            soft: go on without a store that is down, if that is configured; else it is an error, after some patience.
 
         Raises:
             NoStoreError: there is no store, and `create` is False.
@@ -80,6 +83,8 @@ class Session:
                 "or name the directory with --dir"
             )
         settings = self.settings()
+        if not soft:
+            settings = replace(settings, fail="closed", deadline=max(settings.deadline, _PATIENCE))
         import agenthood  # noqa: PLC0415  keeps --help light
         from agenthood.cli.logs import logged_to  # noqa: PLC0415
 

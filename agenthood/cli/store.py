@@ -148,6 +148,7 @@ def _status_facts(found: Status) -> list[tuple[str, str]]:
         ("findable", f"{found.indexed:,}"),
         ("pending", f"{found.pending:,}"),
         ("archived", f"{found.archived:,}"),
+        ("queued", f"{found.queued:,}, since {found.queued_since}" if found.queued else "0"),
         ("embedding space", found.space or "none"),
         ("compares", f"{meaning}, scores {calibrated}"),
         ("judged", ", ".join(f"{name} {count:,}" for name, count in learner.bands.items()) or "nothing yet"),

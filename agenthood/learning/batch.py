@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import InvalidInputError
-from agenthood.formats import iso, new_episode_id, shown, storable
+from agenthood.formats import iso, loads_object, new_episode_id, shown, storable
 from agenthood.learning import rules
 from agenthood.learning.distinct import are_distinct
 from agenthood.learning.intake import Lasting
@@ -154,6 +154,16 @@ class Batch:
         if intake.episode_id is None:
             self.episodes.append(self._episode(episode_id, intake, at, receipt.id))
         return receipt
+
+    def pass_over(self, intake: Intake, row: Record) -> Receipt:
+        """The receipt of an episode that was learned before; `row` records it."""
+        if isinstance(intake, Lasting):
+            self._next += 1
+        lesson = loads_object(row.content).get("lesson")
+        return Receipt(
+            "skipped", lesson if isinstance(lesson, str) else None, "this episode was learned already",
+            intake.kind, intake.mean, episode_id=row.id,
+        )  # fmt: skip
 
     def _judge(self, intake: Intake, episode_id: str, seen: str) -> Receipt:
         if not isinstance(intake, Lasting):

@@ -65,10 +65,14 @@ class EmbeddingIndex:
         self.space = space
         self.calibration = calibration
         self.main = collection_for(space)
-        self.mirror = shared if space.dimension == shared.dimension else None
         self._lexical_only = space == LEXICAL_SPACE
         self._store = store
         self.held = HeldVectors(store, self.main)
+        self.use(shared)
+
+    def use(self, shared: Collection) -> None:
+        """Work with the `shared` table as it is; a store that was down when it was opened tells it later."""
+        self.mirror = shared if self.space.dimension == shared.dimension else None
 
     @property
     def _words_field(self) -> VectorField:

@@ -32,6 +32,7 @@ class Intake:
         kind: what is learned from it; None if it falls in between.
         at: when it happened; None for now.
         episode_id: the id it is recorded under already; None to record it.
+        drawn: the id to record it under, drawn beforehand; None to draw one.
     """
 
     episode: str
@@ -43,6 +44,7 @@ class Intake:
     kind: Kind | None
     at: datetime | None
     episode_id: str | None = None
+    drawn: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

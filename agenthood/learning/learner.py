@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -11,8 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agenthood.embedding.lexical import lexical_vectors
-from agenthood.errors import AgenthoodError, EmbeddingError, StoreError
-from agenthood.formats import new_episode_id, shown, utc_now
+from agenthood.errors import (
+    AgenthoodError,
+    EmbeddingError,
+    InvalidRecordError,
+    StoreError,
+    StoreUnavailableError,
+)
+from agenthood.formats import iso, new_episode_id, shown, utc_now
 from agenthood.learning import rules
 from agenthood.learning.batch import Batch, Embedded, Known, draw_ids
 from agenthood.learning.intake import Intake, Lasting, take_in
@@ -21,12 +28,14 @@ from agenthood.learning.matching import matches
 from agenthood.learning.placing import look_up
 from agenthood.learning.reading import GatheredReads
 from agenthood.learning.tally import Tally, read_tally
+from agenthood.memory.episodic import episode_from
 from agenthood.memory.residual import BRIEF_LOCK_SECONDS, MAX_SIGNAL_CHARACTERS
 from agenthood.records import EvalResult, LearnerStatus, Receipt
 from agenthood.stores.base import SHARED, Collection, Record
+from agenthood.stores.deadline import current_section
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
@@ -76,13 +85,17 @@ class EpisodeLearner:
         self._clock = clock
         self._draw_id = draw_id
 
-    async def learn(self, result: EvalResult) -> Receipt:
+    async def learn(self, result: EvalResult, *, seconds: float | None = None) -> Receipt:
         """Learn from one episode; never raises into the caller's run.
+
+        Args:
+            result: the episode with its scores.
+            seconds: how long it may take in all; None for as long as it takes.
 
         Returns:
             The receipt: what was decided and why.
         """
-        return (await self.learn_many([result]))[0]
+        return (await self._learn_batch([result], seconds))[0]
 
     async def learn_many(
         self, results: Sequence[EvalResult], *, on_progress: Callable[[int, int], None] | None = None
@@ -109,21 +122,21 @@ class EpisodeLearner:
 
     # -- one batch --------------------------------------------------------------------------------------
 
-    async def _learn_batch(self, results: Sequence[EvalResult]) -> list[Receipt]:
+    async def _learn_batch(
+        self, results: Sequence[EvalResult], seconds: float | None = None
+    ) -> list[Receipt]:
         taken_in = [take_in(result) for result in results]
         intakes = [intake for intake in taken_in if isinstance(intake, Intake)]
-        receipts: list[Receipt] = []
-        if intakes:
-            try:
-                receipts = await self._learn_intakes(intakes)
-            except AgenthoodError as exc:
-                _log.warning("not learned, %d in number: %s", len(intakes), exc)
-                receipts = _refused(intakes, str(exc))
-            except Exception as exc:  # noqa: BLE001  a fault of ours is logged and must not end the caller's run
-                _log.exception("not learned, %d in number", len(intakes))
-                receipts = _refused(intakes, f"learning failed unexpectedly: {shown(exc, 200)}")
-        learned = iter(receipts)
+        learned = iter(await self._attempt(intakes, seconds) if intakes else ())
         return [next(learned) if isinstance(item, Intake) else item for item in taken_in]
+
+    async def _attempt(self, intakes: list[Intake], seconds: float | None) -> list[Receipt]:
+        """Learn; a receipt for each also where that fails."""
+        try:
+            async with in_time(seconds):
+                return await self._learn_intakes(intakes)
+        except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
+            return not_learned(intakes, exc)
 
     async def _learn_intakes(self, intakes: list[Intake]) -> list[Receipt]:
         lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
@@ -131,7 +144,7 @@ class EpisodeLearner:
         async with self._store.exclusive():
             now, reads = self._clock(), GatheredReads(self._store, SHARED)
             known = Known(candidates=[[] for _ in lasting])
-            _, _, tally, ids = await asyncio.gather(
+            _, _, tally, (ids, before) = await asyncio.gather(
                 look_up(reads, known, [intake.pattern for intake in lasting]),
                 self._search(known, lasting, embedded),
                 read_tally(reads),
@@ -139,14 +152,25 @@ class EpisodeLearner:
             )
             await self._load(known, reads)
             batch = Batch(known, embedded, self._index, threshold=self._threshold, now=now)
-            receipts = [batch.decide(intake, id_) for intake, id_ in zip(intakes, ids, strict=True)]
-            news = [one for one, receipt in zip(intakes, receipts, strict=True) if _is_news(one, receipt)]
+            receipts = [
+                batch.pass_over(intake, before[id_]) if id_ in before else batch.decide(intake, id_)
+                for intake, id_ in zip(intakes, ids, strict=True)
+            ]
+            news = [
+                intake
+                for intake, id_, receipt in zip(intakes, ids, receipts, strict=True)
+                if id_ not in before and _is_news(intake, receipt)
+            ]
             for intake in news:
                 tally.count(intake, batch.now)
             unindexed = await self._write(batch, tally)
+        if known.reason:  # said now, since an attempt that failed as a whole is told otherwise
+            _log.warning("matched by exact text only, %d in number: %s", len(lasting), known.reason)
         await self._reinforce(news)
         if not unindexed:
             return receipts
+        if self._space is not None:
+            self._space.behind = True  # so that they are indexed once that works again
         return [
             replace(one, status="pending", reason=unindexed)
             if one.status == "stored" or (one.status == "merged" and one.id in batch.restored)
@@ -169,16 +193,28 @@ class EpisodeLearner:
             self._index.calibration = self._space.calibration
         return Embedded(vectors, words)
 
-    async def _episode_ids(self, reads: GatheredReads, intakes: Sequence[Intake], now: datetime) -> list[str]:
-        """The ids the episodes have or get: a fresh one is like no other of the batch or on the store."""
-        named = {n: intake.episode_id for n, intake in enumerate(intakes) if intake.episode_id is not None}
-        ids, taken = dict(named), set(named.values())
+    async def _episode_ids(
+        self, reads: GatheredReads, intakes: Sequence[Intake], now: datetime
+    ) -> tuple[list[str], dict[str, Record]]:
+        """The ids the episodes have or get: a fresh one is like no other of the batch or on the store.
+
+        Returns:
+            The ids, and the rows of those that were learned before, when it was not known whether they were.
+        """
+        ids = {n: intake.episode_id for n, intake in enumerate(intakes) if intake.episode_id is not None}
+        drawn_before = {n: intake.drawn for n, intake in enumerate(intakes) if intake.drawn is not None}
+        found = await reads.get(list(drawn_before.values())) if drawn_before else {}
+        before = {
+            id_: row for n, id_ in drawn_before.items() if (row := found.get(id_)) and _is(intakes[n], row)
+        }
+        ids |= {n: id_ for n, id_ in drawn_before.items() if id_ not in found or id_ in before}
+        taken = set(ids.values())
         while missing := [n for n in range(len(intakes)) if n not in ids]:
             drawn = draw_ids([intakes[n].at or now for n in missing], taken, self._draw_id)
             stored = await reads.get(drawn)
             taken.update(drawn)
             ids |= {n: id_ for n, id_ in zip(missing, drawn, strict=True) if id_ not in stored}
-        return [ids[n] for n in range(len(intakes))]
+        return [ids[n] for n in range(len(intakes))], before
 
     async def _search(self, known: Known, intakes: list[Lasting], embedded: Embedded) -> None:
         """Find the indexed patterns that reach the threshold."""
@@ -188,7 +224,8 @@ class EpisodeLearner:
         try:
             found = await matches(self._store, self._index, vectors, groups, self._threshold)
         except StoreError as exc:
-            _log.warning("matched by exact text only, %d in number: %s", len(intakes), exc)
+            if (section := current_section()) is not None and section.up:
+                raise  # nothing more can be done in this attempt
             known.reason = str(exc)
             return
         calibration = self._index.calibration
@@ -234,7 +271,7 @@ class EpisodeLearner:
         if self._index is not None and collection == self._index.main:
             self._index.held.wrote(records, result.version)
         if result.rejected:
-            raise StoreError(f"the store refused {result.rejected[0].id!r:.120}: {result.rejected[0].reason}")
+            raise InvalidRecordError(result.rejected[0].id, result.rejected[0].reason)
 
     async def _reinforce(self, intakes: Sequence[Intake]) -> None:
         signals = [
@@ -253,10 +290,43 @@ class EpisodeLearner:
             _log.warning("residual memory was not updated: %s", exc)
 
 
+def _is(intake: Intake, row: Record) -> bool:
+    """Whether `row` records this very episode."""
+    episode = episode_from(row)
+    return episode.episode == intake.episode and (intake.at is None or episode.timestamp == iso(intake.at))
+
+
 def _is_news(intake: Intake, receipt: Receipt) -> bool:
     """Whether an episode counts: neither refused nor evidence for its lesson already."""
     return receipt.status != "rejected" and (intake.kind is None or receipt.status != "skipped")
 
 
-def _refused(intakes: Sequence[Intake], reason: str) -> list[Receipt]:
+@asynccontextmanager
+async def in_time(seconds: float | None) -> AsyncIterator[None]:
+    """Work that may take so many seconds in all; None for as long as it takes.
+
+    Raises:
+        StoreUnavailableError: it took longer.
+    """
+    timeout = asyncio.timeout(seconds)
+    try:
+        async with timeout:
+            yield
+    except TimeoutError:
+        if not timeout.expired():
+            raise
+        raise StoreUnavailableError(f"memory took longer than {seconds:g} s") from None
+
+
+def not_learned(intakes: Sequence[Intake], error: Exception) -> list[Receipt]:
+    """The receipts of a batch that `error` ended; it is logged."""
+    if isinstance(error, AgenthoodError):
+        _log.warning("not learned, %d in number: %s", len(intakes), error)
+        return refused(intakes, str(error))
+    _log.error("not learned, %d in number", len(intakes), exc_info=error)
+    return refused(intakes, f"learning failed unexpectedly: {shown(error, 200)}")
+
+
+def refused(intakes: Sequence[Intake], reason: str) -> list[Receipt]:
+    """The receipts of a batch of which nothing was learned."""
     return [Receipt("rejected", kind=intake.kind, score=intake.mean, reason=reason) for intake in intakes]

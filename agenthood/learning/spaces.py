@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from contextlib import asynccontextmanager
+from contextvars import Context
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -211,7 +212,10 @@ class ActiveSpace:
         if task is None:
             if time.monotonic() < self._calibrate_at and seconds is not None:
                 return
-            task = self._calibrating = asyncio.create_task(self._calibrate())
+            # In a context of its own: it is no part of the recall or the learning that began it.
+            task = self._calibrating = asyncio.get_running_loop().create_task(
+                self._calibrate(), context=Context()
+            )
             wait = 0.0 if seconds is None else seconds / 2
         await asyncio.wait({task}, timeout=None if seconds is None else wait)
         if task.done():

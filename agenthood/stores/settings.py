@@ -9,6 +9,8 @@ from agenthood.errors import ConfigError
 from agenthood.suggest import did_you_mean
 
 BackendName: TypeAlias = Literal["lancedb", "sqlite", "qdrant", "postgres"]
+DEADLINE: Final = 1.0
+"""Seconds of a store's time that a recall or learning one episode may take, unless configured."""
 BACKENDS: Final[tuple[str, ...]] = get_args(BackendName)
 EMBEDDED: Final = ("lancedb", "sqlite")
 """Backends that live in the `.agenthood` directory and belong to its project; the others serve many."""

@@ -177,3 +177,20 @@ def test_a_file_where_the_memory_has_to_be_fails(run: Run, store: Path) -> None:
     done = run("doctor", "--json")
     assert done.code == 1
     assert "is no directory" in checks(done)["writing"][1]
+
+
+def test_what_waits_is_told(run: Run, store: Path) -> None:
+    """How many episodes are queued and since when; they are learned before the next one."""
+    line = {
+        "episode": "fixed it", "scores": {"score": 0.9}, "timestamp": "2026-05-01T00:00:00+00:00",
+        "id": "ep:1777593600000-aaaaaa", "recorded": False, "queuedAt": "2026-05-01T00:00:00.000Z", "key": "1",
+    }  # fmt: skip
+    store.mkdir()
+    (store / "queue.jsonl").write_text(json.dumps(line) + "\n")
+    result, found = checks(run("doctor", "--json"))["queue"]
+    assert result == "warning"
+    assert "1 episode since 2026-05-01" in found
+    assert run("learn", "--episode", "broke it", "--score", 0).code == 0
+    assert "queue" not in checks(run("doctor", "--json"))
+    (lesson,) = run("lessons", "--contains", "fixed it", "--json").json
+    assert lesson["episodes"] == [line["id"]]

@@ -408,14 +408,17 @@ async def test_a_receipt_is_true_where_the_store_vanished(tmp_path: Path) -> Non
     assert lessons == [receipt.id]
 
 
-async def test_a_file_in_the_place_of_the_store_rejects(tmp_path: Path) -> None:
-    """What cannot be a directory is a reason, not an exception."""
+async def test_a_file_in_the_place_of_the_store_queues(tmp_path: Path) -> None:
+    """What is no directory any more is a reason, not an exception, and nothing is lost by it."""
     async with opened(tmp_path) as hood:
         shutil.rmtree(tmp_path / ".agenthood" / "memory")
         (tmp_path / ".agenthood" / "memory").write_text("not a store")
         receipt = await hood.learn("something else", score=0.9)
-    assert receipt.status == "rejected"
-    assert receipt.reason
+    assert (receipt.status, receipt.id) == ("pending", None)
+    assert "not a directory" in receipt.reason
+    (tmp_path / ".agenthood" / "memory").unlink()
+    async with opened(tmp_path) as hood:
+        assert [lesson.episodes for lesson in await hood.lessons()] == [(receipt.episode_id,)]
 
 
 async def test_without_the_index_lessons_are_stored_pending(tmp_path: Path) -> None:

@@ -458,10 +458,10 @@ async def test_a_lock_that_hangs_costs_the_deadline(tmp_path: Path) -> None:
     async with opened(tmp_path) as hood:
         with locked(tmp_path / ".agenthood" / "memory" / ".agenthood.lock"):
             run = await untouched(job(tmp_path, checks=("true",), deadline=0.5), hood)
-        assert run.receipts[0]["status"] == "rejected"
+        assert run.receipts[0]["status"] == "pending"
         assert "0.5 s" in run.notes[0]
         again = await untouched(job(tmp_path, checks=("true",)), hood)
-        assert again.receipts[0]["status"] == "stored"
+        assert (again.receipts[0]["status"], again.receipts[0]["evidence"]) == ("merged", 2)
 
 
 def removed(memory: Path) -> None:

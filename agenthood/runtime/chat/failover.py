@@ -7,6 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from agenthood.breaker import Breaker
 from agenthood.errors import (
     AllProvidersFailedError,
     ConfigError,
@@ -15,12 +16,11 @@ from agenthood.errors import (
     ProviderUnavailableError,
 )
 from agenthood.runtime.chat.base import MAX_TOKENS, ChatModel, Message, Reply, ToolSpec
-from agenthood.runtime.chat.breaker import Breaker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from agenthood.runtime.chat.breaker import State
+    from agenthood.breaker import State
 
 FAILURE_THRESHOLD = 3
 COOLDOWN = 60.0

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agenthood.errors import AgenthoodError
+from agenthood.stores.deadline import uncounted
 from agenthood.stores.fitting import fitting
 from agenthood.stores.lance.errors import is_stale, translated
 from agenthood.stores.lance.index import create_scalar_indices, has_indices
@@ -173,7 +174,9 @@ class LanceTables:
         self._shapes.pop(name, None)
 
     async def _connection(self) -> AsyncConnection:
-        async with self._opening:
+        if self._db is not None:
+            return self._db
+        async with uncounted(), self._opening:
             if self._db is None:
                 # Read at import by LanceDB's native part; it would warn on stderr of things we handle.
                 os.environ.setdefault("LANCEDB_LOG", "error")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agenthood.breaker import Breaker
 from agenthood.errors import (
     AllProvidersFailedError,
     ConfigError,
@@ -21,7 +22,6 @@ from agenthood.errors import (
     ProviderUnavailableError,
 )
 from agenthood.runtime.chat.base import ChatModel, Message, Reply
-from agenthood.runtime.chat.breaker import Breaker
 from agenthood.runtime.chat.failover import FailoverChatModel
 from agenthood.runtime.chat.openai import OpenAIChatModel
 from agenthood.runtime.chat.providers import KNOWN

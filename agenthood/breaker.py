@@ -1,4 +1,4 @@
-"""A circuit breaker: when a provider that keeps failing is left alone, and when it is tried again."""
+"""A circuit breaker: when something that keeps failing is left alone, and when it is tried again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ State: TypeAlias = Literal["closed", "open", "half-open"]
 
 @dataclass(slots=True)
 class Breaker:
-    """The circuit of one provider.
+    """The circuit of one provider, or of a store.
 
     Closed lets everything through. After `threshold` failures in a row it opens and lets nothing through for
     `cooldown` seconds. Then, with `probe`, it is half open: one request goes through, and its outcome closes
@@ -63,23 +63,24 @@ class Breaker:
         """The request was answered."""
         self._reset()
 
-    def failed(self, *, at_once: bool = False) -> None:
+    def failed(self, *, at_once: bool = False, cooldown: float | None = None) -> None:
         """The request failed.
 
         Args:
             at_once: open without waiting for more, since the next request would fail as well.
+            cooldown: seconds that it stays open this time, if that is another time than usual.
         """
         self._failures += 1
         if at_once or self._probing or self._failures >= self.threshold:
-            self._blocked_until = self.clock() + self.cooldown
+            self._blocked_until = self.clock() + (self.cooldown if cooldown is None else cooldown)
         self._probing = False
 
     def undecided(self) -> None:
-        """The request says nothing about the provider: it was cancelled, or was itself at fault."""
+        """The request says nothing about whom it went to: it was cancelled, or was itself at fault."""
         self._probing = False
 
     def hold(self, seconds: float) -> None:
-        """Let nothing through for so long, as the provider asked."""
+        """Let nothing through for so long, as it asked for itself."""
         self._held_until = max(self._held_until, self.clock() + seconds)
 
     def _reset(self) -> None:
