@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from agenthood.config_values import CONVERTERS, Value, choice, count, seconds, threshold
+from agenthood.config_store import SCOPE_KEYS, SCOPE_VARIABLES, STORE_KEYS, STORE_VARIABLES, store_settings
+from agenthood.config_values import CONVERTERS, Value, choice, count, seconds, text, threshold
 from agenthood.errors import ConfigError
 from agenthood.learning.rules import MATCH_THRESHOLD, RECALL_THRESHOLD
-from agenthood.stores.settings import DEADLINE
+from agenthood.stores.settings import DEADLINE, StoreSettings
 from agenthood.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ _KEYS = {
 _OUTAGE_VARIABLES = {"AGENTHOOD_FAIL": "fail", "AGENTHOOD_DEADLINE": "deadline"}
 _OUTAGE: dict[str, Callable[[Value], Any]] = {"fail": choice("open", "closed"), "deadline": seconds}
 _OURS = (
-    "AGENTHOOD_EMBED", "AGENTHOOD_MERGE", "AGENTHOOD_RECALL", "AGENTHOOD_MAX_", "AGENTHOOD_FAIL", "AGENTHOOD_DEADLINE"
+    "AGENTHOOD_EMBED", "AGENTHOOD_MERGE", "AGENTHOOD_RECALL", "AGENTHOOD_MAX_", "AGENTHOOD_FAIL", "AGENTHOOD_DEADLINE",
+    "AGENTHOOD_STORE_", "AGENTHOOD_VECTOR", "AGENTHOOD_TENANT", "AGENTHOOD_PROJECT",
 )  # fmt: skip
 SELF_CONTAINED = ("bundled", "lexical")
 """Kinds that need nothing else, so that a model or a key beside them is a mistake."""
@@ -92,6 +94,10 @@ class Settings:
         max_lessons: how many lessons `maintain` leaves in look-ups; None for any number.
         fail: what becomes of a recall or learning while the store is down: `open` goes on without, `closed` raises.
         deadline: seconds of the store's time that a recall or learning one episode may take, above 0.
+        store: which store, and how to reach it.
+        tenant: whose memory it is; None for `local`.
+        project: of which project; None for that of the directory the store is in.
+        agent: of which agent; None for what all agents of the project share.
         warnings: what was found in the configuration and not understood, one sentence each.
         sources: setting -> where it came from, such as `AGENTHOOD_EMBEDDER`; absent for defaults.
     """
@@ -102,6 +108,10 @@ class Settings:
     max_lessons: int | None = None
     fail: Fail = "open"
     deadline: float = DEADLINE
+    store: StoreSettings = field(default_factory=StoreSettings)
+    tenant: str | None = None
+    project: str | None = None
+    agent: str | None = None
     warnings: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -127,8 +137,16 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
     file = Path(path) / CONFIG_FILE
     content = read_config(file)
     warnings = [*_unknown_keys(file, content), *_unknown_variables(environ)]
-    from_file, more_warnings = _embedder_in(file, content.get("embedder"))
-    embedder = _overlaid(from_file, _from_environment(_VARIABLES, environ))
+    in_file, unknown = _section(file, "embedder", content.get("embedder"), _KEYS, "bundled", "ollama")
+    embedder = _overlaid(in_file, _from_environment(_VARIABLES, environ), "kind")
+    in_file, unknown_too = _section(file, "store", content.get("store"), STORE_KEYS, "lancedb", "postgres")
+    store = _overlaid(in_file, _from_environment(STORE_VARIABLES, environ), "backend")
+    scope = {
+        name: Value(content[name], f"{name} in {file}")
+        for name in SCOPE_KEYS
+        if content.get(name) is not None
+    }
+    scope |= _from_environment(SCOPE_VARIABLES, environ)
     numbers = {
         name: Value(content[key], f"{key} in {file}")
         for key, name in _NUMBERS.items()
@@ -143,10 +161,14 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
         name: _CHECKS[name](found.value, found.source) for name, found in numbers.items()
     }
     values |= {name: _OUTAGE[name](found) for name, found in outage.items()}
+    values |= {name: text(found) for name, found in scope.items()}
+    if store:
+        values["store"] = store_settings(store)
+    sources = {f"store.{name}": found for name, found in store.items()} | embedder | numbers | outage | scope
     return Settings(
         embedder=_embedder_settings(embedder),
-        warnings=(*warnings, *more_warnings, *_unused(embedder)),
-        sources={name: found.source for name, found in (embedder | numbers | outage).items()},
+        warnings=(*warnings, *unknown, *unknown_too, *_unused(embedder)),
+        sources={name: found.source for name, found in sources.items()},
         **values,
     )
 
@@ -188,7 +210,7 @@ def _object(file: Path, text: str) -> dict[str, Any]:
 
 
 def _unknown_keys(file: Path, content: Mapping[str, Any]) -> list[str]:
-    known = ("embedder", *_NUMBERS, *_OUTAGE, *_FOREIGN_KEYS)
+    known = ("embedder", "store", *_NUMBERS, *_OUTAGE, *SCOPE_KEYS, *_FOREIGN_KEYS)
     return [
         f"unknown key {key[:80]!r} in {str(file)!r}{did_you_mean(key, known)}"
         for key in content
@@ -197,7 +219,7 @@ def _unknown_keys(file: Path, content: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    known = (*_VARIABLES, *_NUMBER_VARIABLES, *_OUTAGE_VARIABLES)
+    known = (*_VARIABLES, *_NUMBER_VARIABLES, *_OUTAGE_VARIABLES, *STORE_VARIABLES, *SCOPE_VARIABLES)
     return [
         f"unknown variable {name!r}{did_you_mean(name, known)}"
         for name in sorted(environ)
@@ -205,25 +227,28 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _embedder_in(file: Path, value: object) -> tuple[dict[str, Value], list[str]]:
-    """The fields of `embedder` in `file`, and a warning for each unknown key."""
+def _section(  # noqa: PLR0913, PLR0917  one section of the file
+    file: Path, section: str, value: object, keys: Mapping[str, str], simple: str, other: str
+) -> tuple[dict[str, Value], list[str]]:
+    """The fields of a section of `file`, which may be a name alone, and a warning for each unknown key."""
+    first = next(iter(keys))
     if value is None:
         return {}, []
     if isinstance(value, str):
-        return {"kind": Value(value, f"embedder in {file}")}, []
+        return {keys[first]: Value(value, f"{section} in {file}")}, []
     if not isinstance(value, dict):
         raise ConfigError(
-            f"embedder in {str(file)!r} must be a name or an object, not {value!r:.40}: "
-            'write "bundled" or {"kind": "ollama", "model": "..."}'
+            f"{section} in {str(file)!r} must be a name or an object, not {value!r:.40}: "
+            f'write "{simple}" or {{"{first}": "{other}", ...}}'
         )
     found = {
-        name: Value(value[key], f"embedder.{key} in {file}")
-        for key, name in _KEYS.items()
+        name: Value(value[key], f"{section}.{key} in {file}")
+        for key, name in keys.items()
         if value.get(key) is not None
     }
-    unknown = [key for key in value if key not in _KEYS]
+    unknown = [key for key in value if key not in keys]
     return found, [
-        f"unknown key {'embedder.' + key[:80]!r} in {str(file)!r}{did_you_mean(key, _KEYS)}"
+        f"unknown key {f'{section}.{key[:80]}'!r} in {str(file)!r}{did_you_mean(key, keys)}"
         for key in unknown
     ]
 
@@ -236,14 +261,14 @@ def _from_environment(variables: Mapping[str, str], environ: Mapping[str, str]) 
     }
 
 
-def _overlaid(file: Mapping[str, Value], environment: Mapping[str, Value]) -> dict[str, Value]:
+def _overlaid(file: Mapping[str, Value], environment: Mapping[str, Value], kind: str) -> dict[str, Value]:
     """`environment` over `file`.
 
-    Another kind in the environment leaves nothing of the file's: its model and address belong to another
+    Another `kind` in the environment leaves nothing of the file's: its model and address belong to another
     server, and its key must not be sent to this one.
     """
-    kind = environment.get("kind")
-    if kind is not None and ("kind" not in file or file["kind"].value != kind.value):
+    wanted = environment.get(kind)
+    if wanted is not None and (kind not in file or file[kind].value != wanted.value):
         return dict(environment)
     return {**file, **environment}
 

@@ -51,7 +51,12 @@ def _float(value: object, source: str) -> float:
     return number
 
 
-def _text(found: Value) -> str:
+def text(found: Value) -> str:
+    """Text that is not empty, without the space around it.
+
+    Raises:
+        ConfigError: it is none.
+    """
     if not isinstance(found.value, str) or not found.value.strip():
         raise ConfigError(f"{found.source} must be text that is not empty: correct it or leave it out")
     return found.value.strip()
@@ -115,12 +120,12 @@ def count(value: object, source: str) -> int:
 
 
 CONVERTERS: dict[str, Callable[[Value], Any]] = {
-    "kind": _text,
-    "model": _text,
-    "base_url": _text,
-    "api_key": _text,
+    "kind": text,
+    "model": text,
+    "base_url": text,
+    "api_key": text,
     "dimension": _whole(1),
-    "revision": _text,
+    "revision": text,
     "timeout": seconds,
     "deadline": seconds,
     "batch_size": _whole(1),

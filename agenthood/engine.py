@@ -14,7 +14,7 @@ from agenthood.errors import EmbeddingError, InvalidInputError, StoreError
 from agenthood.formats import parse_time, utc_now
 from agenthood.learning import archiving, forgetting, migration, tending, transfer
 from agenthood.learning.recall import Query
-from agenthood.opening import MIGRATION_SECONDS, OpenStore
+from agenthood.opening import MIGRATION_SECONDS, OpenStore, migrated
 from agenthood.overview import chosen_lessons, status_of
 from agenthood.records import (
     UNKNOWN,
@@ -33,6 +33,7 @@ from agenthood.records import (
     Tier,
 )
 from agenthood.session import DEADLINE, AsyncSession
+from agenthood.stores.factory import place_of
 from agenthood.upkeep import drop_other_spaces, tidy
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from agenthood.config import Fail, Settings
     from agenthood.embedding.base import Embedder
+    from agenthood.learning.learner import EpisodeLearner
     from agenthood.stores.base import Health
 
     Progress = Callable[[int, int], None]
@@ -64,6 +66,7 @@ class AsyncHood(OpenStore):
         member: str | None = None,
         skill: str | None = None,
         timestamp: datetime | str | None = None,
+        shared: bool = False,
     ) -> Receipt:
         """Learn from one episode; never raises into the caller's run, unless the store was opened to fail closed.
 
@@ -78,6 +81,7 @@ class AsyncHood(OpenStore):
             member: who did it.
             skill: in which skill.
             timestamp: when, as a datetime or ISO 8601; now if absent.
+            shared: whether an agent of its own learns it for all agents of the project instead of for itself.
 
         Returns:
             The receipt: what was decided and why.
@@ -94,10 +98,14 @@ class AsyncHood(OpenStore):
         self._notice_loss()
         named = {"score": score} if score is not None else ({} if scores is None else scores)
         result = EvalResult(episode, named, outcome, member or UNKNOWN, skill or UNKNOWN, at)
-        return await self.learner.learn(result)
+        return await self._learner(shared=shared).learn(result)
 
     async def learn_many(
-        self, results: Iterable[EvalResult], *, on_progress: Progress | None = None
+        self,
+        results: Iterable[EvalResult],
+        *,
+        on_progress: Progress | None = None,
+        shared: bool = False,
     ) -> list[Receipt]:
         """Learn from many episodes, with exactly the outcome of one by one.
 
@@ -106,6 +114,7 @@ class AsyncHood(OpenStore):
         Args:
             results: the episodes with their scores.
             on_progress: called with (done, total) after each batch.
+            shared: as `learn`.
 
         Returns:
             One receipt per episode, in order.
@@ -114,11 +123,16 @@ class AsyncHood(OpenStore):
             StoreError: as `learn`.
         """
         self._notice_loss()
-        return await self.learner.learn_many(list(results), on_progress=on_progress)
+        return await self._learner(shared=shared).learn_many(list(results), on_progress=on_progress)
+
+    def _learner(self, *, shared: bool) -> EpisodeLearner:
+        parts = self.parts
+        return (parts.shared or parts).learner if shared else parts.learner
 
     def _notice_loss(self) -> None:
         """Say so where somebody has removed the store while it was open: what is learned makes an empty one."""
-        if self._parts is not None and not (self.path / "memory").is_dir():
+        place = place_of(self.parts.settings.store, self.path) if self._parts is not None else None
+        if place is not None and not place.exists():
             _log.warning(
                 "the store at %r was removed while it was open: learning begins an empty one", str(self.path)
             )
@@ -157,15 +171,16 @@ class AsyncHood(OpenStore):
         lowest = parts.settings.recall_threshold if threshold is None else threshold
         query = Query(text, limit, member, skill, kind, lowest, scoring)
         query.check()
-        await parts.learner.settled()
+        for layer in parts.layers:
+            await layer.learner.settled()
         try:
             found = await parts.recall(query)
         except StoreError as exc:
             if parts.closed:
                 raise
             return Recall(threshold=lowest, semantic=False, degraded=True, reason=str(exc))
-        parts.uses.note(lesson.id for lesson in found)
-        missing = _WAITS if parts.learner.waits else ""
+        parts.note_uses(found)
+        missing = _WAITS if parts.waits else ""
         return replace(found, degraded=True, reason=missing) if missing and not found.degraded else found
 
     def session(  # noqa: PLR0913  the options of a session
@@ -294,7 +309,7 @@ class AsyncHood(OpenStore):
             on_progress: called with (embedded, to embed) after each batch.
         """
         await self._wait_for_model()
-        report = await self._migrate(on_progress=on_progress)
+        report = await migrated(self.parts, on_progress=on_progress)
         if drop_old and report.complete:
             await drop_other_spaces(self.store, self.index)
         return report
@@ -317,11 +332,11 @@ class AsyncHood(OpenStore):
         tidied = await tending.tend(
             parts.store, parts.index, parts.uses, now=parts.clock(), max_lessons=parts.settings.max_lessons
         )
-        migrated = None
+        moved = None
         if not await migration.is_current(self.store, self.index):
             await self._wait_for_model()
-            migrated = await self._migrate()
-        return MaintenanceReport(await tidy(self.store, self.residual), migrated, tidied)
+            moved = await migrated(parts)
+        return MaintenanceReport(await tidy(self.store, self.residual), moved, tidied)
 
     async def export(self, file: TextIO) -> int:
         """Write every lesson, episode and other memory as JSON lines; returns how many lines."""
@@ -346,6 +361,9 @@ def open_async(  # noqa: PLR0913  the options of a store
     migration_seconds: float = MIGRATION_SECONDS,
     clock: Callable[[], datetime] = utc_now,
     fail: Fail | None = None,
+    tenant: str | None = None,
+    project: str | None = None,
+    agent: str | None = None,
 ) -> AsyncHood:
     """Open a store, as in `async with agenthood.open_async() as hood` or `hood = await agenthood.open_async()`.
 
@@ -358,6 +376,9 @@ def open_async(  # noqa: PLR0913  the options of a store
         clock: gives the current time, aware, for what is learned, ranked and tidied.
         fail: what happens while the store is down. `"open"`: recalls are empty and learning is queued; `"closed"`: it
             is raised as `StoreError`. As configured if absent, which is `"open"` by default.
+        tenant: whose memory it is; as configured if absent, which is `local` by default.
+        project: of which project; as configured if absent, else that of the directory the store is in.
+        agent: of which agent, with lessons of its own beside those that its project shares; as configured if absent.
     """
     return AsyncHood(
         path,
@@ -367,4 +388,7 @@ def open_async(  # noqa: PLR0913  the options of a store
         migration_seconds=migration_seconds,
         clock=clock,
         fail=fail,
+        tenant=tenant,
+        project=project,
+        agent=agent,
     )

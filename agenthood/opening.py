@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from agenthood.catch_up import CatchUp
 from agenthood.errors import (
-    AgenthoodError,
     EmbeddingError,
     EmbeddingSpaceError,
     StoreError,
@@ -21,20 +17,12 @@ from agenthood.errors import (
 from agenthood.formats import utc_now
 from agenthood.healing import Healing
 from agenthood.learning import forgetting, migration
-from agenthood.learning.index import EmbeddingIndex
-from agenthood.learning.queue_file import QueueFile
-from agenthood.learning.queued import QueuedLearner
-from agenthood.learning.recall import Recaller
 from agenthood.learning.spaces import ActiveSpace
 from agenthood.memory.episodic import EpisodicMemory
 from agenthood.memory.long_term import LongTermMemory
-from agenthood.memory.residual import ResidualMemory
-from agenthood.memory.uses import UseLog
-from agenthood.redaction import redact
-from agenthood.stores.base import SHARED
+from agenthood.parts import Parts, assembled, scope_of
 from agenthood.stores.deadline import LOADING
-from agenthood.stores.guarded import GuardedStore
-from agenthood.stores.lance.store import LanceStore
+from agenthood.stores.factory import check_place, create_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -42,70 +30,17 @@ if TYPE_CHECKING:
 
     from agenthood.config import Fail, Settings
     from agenthood.embedding.base import Embedder
+    from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.learner import EpisodeLearner
-    from agenthood.learning.recall import Query
-    from agenthood.records import MigrationReport, Recall
+    from agenthood.memory.residual import ResidualMemory
+    from agenthood.records import MigrationReport
+    from agenthood.scope import Scope
     from agenthood.stores.base import VectorStore
 
     Progress = Callable[[int, int], None]
 
 MIGRATION_SECONDS = 5.0
 _log = logging.getLogger("agenthood")
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What an open store consists of.
-
-    Attributes:
-        store: the rows.
-        space: what embeds.
-        index: the pattern index.
-        residual: the signals.
-        learner: what learns.
-        recaller: what recalls.
-        catch_up: what indexes later what could not be indexed at once.
-        uses: which lessons were put before an agent.
-        settings: what the store was opened with.
-        clock: the current time in UTC.
-        closed: whether an outage of the store is raised.
-    """
-
-    store: GuardedStore
-    space: ActiveSpace
-    index: EmbeddingIndex
-    residual: ResidualMemory
-    learner: QueuedLearner
-    recaller: Recaller
-    catch_up: CatchUp
-    uses: UseLog
-    settings: Settings
-    clock: Callable[[], datetime]
-    closed: bool
-
-    async def recall(self, query: Query) -> Recall:
-        """The lessons for `query`, also those that an embedder just back has to catch up with; notes no use.
-
-        Raises:
-            InvalidInputError: `Query.check` refused it.
-            EmbeddingSpaceError: the model no longer answers as it did.
-            StoreError: the store could not be searched, or not in time.
-        """
-        found = await self._found(query)
-        if await self.catch_up.just_done():
-            found = await self._found(query)
-        missing = self.catch_up.missing
-        return replace(found, degraded=True, reason=missing) if missing and not found.degraded else found
-
-    async def _found(self, query: Query) -> Recall:
-        async with self.store.section("reading"):
-            try:
-                return await self.recaller.recall(query)
-            except AgenthoodError:
-                raise
-            except Exception as exc:  # a recall must not end the caller's run, whatever the store holds
-                _log.debug("recalling failed", exc_info=True)
-                raise StoreError(redact(f"the store's answer makes no sense: {exc!r:.200}")) from exc
 
 
 class OpenStore:
@@ -121,6 +56,9 @@ class OpenStore:
         migration_seconds: float = MIGRATION_SECONDS,
         clock: Callable[[], datetime] = utc_now,
         fail: Fail | None = None,
+        tenant: str | None = None,
+        project: str | None = None,
+        agent: str | None = None,
     ) -> None:
         """See `agenthood.open_async`."""
         self.path = Path(path)
@@ -130,6 +68,8 @@ class OpenStore:
         self._migration_seconds = migration_seconds
         self._clock = clock
         self._fail = fail
+        named = {"tenant": tenant, "project": project, "agent": agent}
+        self._named: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
         self._fallback = ""
         self._parts: Parts | None = None
         self._ready = False
@@ -233,47 +173,34 @@ class OpenStore:
         settings = self._settings or load_settings(self.path)
         for warning in settings.warnings if self._settings is None else ():
             _log.warning("%s", warning)
-        embedder, self._fallback = await _chosen(self._wanted, settings)
+        from agenthood.embedding.choosing import chosen_embedder  # noqa: PLC0415  loads numpy
+
+        embedder, self._fallback = await chosen_embedder(self._wanted, settings.embedder)
         self._healing = Healing(self._heal)
-        closed = (self._fail or settings.fail) == "closed"
-        store = GuardedStore(self._new_store(settings), deadline=settings.deadline, quiet=closed)
-        space = ActiveSpace(embedder, store, deadline=settings.embedder.deadline)
+        settings = replace(settings, **self._named)
+        scope = scope_of(settings, self.path)
+        parts = assembled(
+            self._new_store(settings, scope),
+            lambda store: ActiveSpace(embedder, store, deadline=settings.embedder.deadline),
+            settings,
+            self.path,
+            scope=scope,
+            clock=self._clock,
+            closed=(self._fail or settings.fail) == "closed",
+        )
         try:
-            _check_place(self.path / "memory")
-            parts = self._assembled(store, space, settings, closed=closed)
+            check_place(settings.store, self.path)
             await self._open(parts)
         except BaseException:  # also Ctrl-C: what is half open has no other owner who could close it
             if self._parts is None:
-                await _close(store, space)
+                await _close(parts.store, parts.space)
             await self.close()
             raise
         return self
 
-    def _new_store(self, settings: Settings) -> VectorStore:  # noqa: ARG002  there is one kind so far
+    def _new_store(self, settings: Settings, scope: Scope | None) -> VectorStore:
         """The store itself, not asked for anything yet."""
-        return LanceStore(self.path / "memory")
-
-    def _assembled(
-        self, store: GuardedStore, space: ActiveSpace, settings: Settings, *, closed: bool
-    ) -> Parts:
-        index = EmbeddingIndex(store, space.space, calibration=space.calibration)
-        residual = ResidualMemory(self.path / "residual.json", clock=self._clock)
-        learner = QueuedLearner(
-            store,
-            queue=QueueFile(self.path / "queue.jsonl"),
-            closed=closed,
-            index=index,
-            space=space,
-            residual=residual,
-            threshold=settings.merge_threshold,
-            clock=self._clock,
-        )
-        catch_up = CatchUp(space, partial(migration.reindex_legacy_patterns, store, index, space))
-        recaller = Recaller(store, index, space, clock=self._clock)
-        uses = UseLog(self.path / "uses.jsonl", clock=self._clock)
-        return Parts(
-            store, space, index, residual, learner, recaller, catch_up, uses, settings, self._clock, closed
-        )
+        return create_store(settings.store, self.path, tenant=None if scope is None else scope.tenant)
 
     async def _open(self, parts: Parts) -> None:
         """Get to know the store and finish what was left undone; where it is down that is done when it returns."""
@@ -284,18 +211,20 @@ class OpenStore:
                 raise
         self._parts = parts
         if not parts.closed:
-            parts.store.on_failure = self._healing.start
-        if not self._ready or parts.learner.waits:
+            for layer in parts.layers:
+                layer.store.on_failure = self._healing.start
+        if not self._ready or parts.waits:
             self._healing.start()
         if self._ready and self._start_migration:
             await self._begin(parts)
 
     async def _get_ready(self, parts: Parts) -> None:
         async with parts.store.section("reading"):
-            parts.index.use(await parts.store.find(SHARED) or SHARED)
+            await parts.get_ready()
             await parts.space.load_calibration()
             await _verify(parts.space)
-        parts.index.calibration = parts.space.calibration
+        for layer in parts.layers:
+            layer.index.calibration = parts.space.calibration
         self._ready = True
 
     async def _begin(self, parts: Parts) -> None:
@@ -314,10 +243,11 @@ class OpenStore:
 
     async def _finish(self, parts: Parts) -> None:
         await self._finish_forgetting()
-        if parts.learner.waits:
-            await parts.learner.settled(self._migration_seconds)
-        if not await migration.is_current(parts.store, parts.index):
-            await self._migrate(seconds=self._migration_seconds)
+        for layer in parts.layers:
+            if layer.learner.waits:
+                await layer.learner.settled(self._migration_seconds)
+            if not await migration.is_current(layer.store, layer.index):
+                await migrated(layer, seconds=self._migration_seconds)
 
     async def _heal(self) -> bool:
         """Do what an outage left undone; whether that is all."""
@@ -336,25 +266,17 @@ class OpenStore:
             self._finished = True
         if parts.store.problem("reading") and not await parts.store.answers():
             return False
-        await parts.learner.settled(self._migration_seconds)
-        return not parts.learner.waits
+        for layer in parts.layers:
+            await layer.learner.settled(self._migration_seconds)
+        return not parts.waits
 
     async def _finish_forgetting(self) -> None:
         """Finish what a killed `forget` left; where that cannot be done now, the next start tries again."""
         try:
-            await forgetting.finish(self.store, residual=self.residual)
+            for layer in self.parts.layers:
+                await forgetting.finish(layer.store, residual=layer.residual)
         except StoreError as exc:
             _log.warning("an interrupted forget could not be finished: %s", exc)
-
-    async def _migrate(
-        self, *, seconds: float | None = None, on_progress: Progress | None = None
-    ) -> MigrationReport:
-        parts = self.parts
-        return await parts.catch_up.run(
-            migration.reindex_legacy_patterns(
-                parts.store, parts.index, parts.space, seconds=seconds, on_progress=on_progress
-            )
-        )
 
     async def close(self) -> None:
         """Release the store and the embedder; closing twice is fine."""
@@ -362,24 +284,21 @@ class OpenStore:
         self._ready = False
         if parts is not None:
             await self._healing.aclose()
-            await parts.learner.aclose()
-            await parts.catch_up.aclose()
+            for layer in parts.layers:
+                await layer.learner.aclose()
+                await layer.catch_up.aclose()
             await _close(parts.store, parts.space)
 
 
-def _check_place(folder: Path) -> None:
-    """Refuse a path that no waiting turns into a store.
-
-    Raises:
-        StoreUnavailableError: something that is no directory stands there or above.
-    """
-    for place in (folder, *folder.absolute().parents):
-        if os.path.exists(place):  # noqa: PTH110  Path.exists raises where a parent may not be looked into
-            if not os.path.isdir(place):  # noqa: PTH112
-                raise StoreUnavailableError(
-                    f"{str(place)!r} is not a directory, so no store can be there: choose another path, or move it away"
-                )
-            return
+async def migrated(
+    parts: Parts, *, seconds: float | None = None, on_progress: Progress | None = None
+) -> MigrationReport:
+    """Make every lesson of `parts` findable; see `reindex_legacy_patterns`."""
+    return await parts.catch_up.run(
+        migration.reindex_legacy_patterns(
+            parts.store, parts.index, parts.space, seconds=seconds, on_progress=on_progress
+        )
+    )
 
 
 async def _close(store: VectorStore, space: ActiveSpace) -> None:
@@ -398,31 +317,3 @@ async def _verify(space: ActiveSpace) -> None:
         raise
     except EmbeddingError as exc:
         _log.warning("%s", exc)
-
-
-async def _chosen(wanted: Embedder | str | None, settings: Settings) -> tuple[Embedder, str]:
-    """The embedder to use, and why it is not the one wanted."""
-    from agenthood.embedding import (  # noqa: PLC0415  loads numpy
-        BundledEmbedder,
-        EmbedderSettings,
-        LexicalEmbedder,
-        create_embedder,
-    )
-
-    if wanted is not None and not isinstance(wanted, str):
-        return wanted, ""
-    chosen = settings.embedder
-    if wanted is not None and wanted != chosen.kind:
-        # Another kind: the model and address belong to another server, and its key must not be sent to this one.
-        chosen = EmbedderSettings(kind=wanted, deadline=chosen.deadline)
-    try:
-        # Only one of unknown dimension is asked here; it may have to load its model, and is not asked again.
-        async with asyncio.timeout(max(chosen.deadline, chosen.timeout)):
-            embedder = await create_embedder(chosen)
-        if isinstance(embedder, BundledEmbedder):
-            embedder.check_installed()
-    except (EmbeddingError, TimeoutError) as exc:
-        reason = f"wording is compared instead of meaning: {exc or 'the embedder did not answer in time'}"
-        _log.warning("%s", reason)
-        return LexicalEmbedder(), reason
-    return embedder, ""

@@ -14,7 +14,7 @@ from agenthood.stores.filters import StartsWith
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agenthood.opening import Parts
+    from agenthood.parts import Parts
     from agenthood.records import Kind, Tier
     from agenthood.stores.base import VectorStore
 
@@ -67,6 +67,8 @@ async def status_of(parts: Parts, path: Path, reason: str) -> Status:
         calibration=parts.space.calibration,
         learner=await parts.learner.get_status(),
         reason=reason,
+        store=parts.settings.store.backend,
+        scope=str(parts.scope or ""),
         archived=len(book.archived),
         queued=len(waiting.entries),
         queued_since=waiting.since,

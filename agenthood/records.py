@@ -144,6 +144,7 @@ class RecalledLesson:
         episodes: ids of the episodes cited.
         semantic: True if meaning was compared, False if only wording could be.
         outcome: how the latest episode ended; empty if none said so.
+        shared: True if it is not one's own but of the layer that all agents of the project share.
     """
 
     id: str
@@ -158,6 +159,7 @@ class RecalledLesson:
     episodes: tuple[str, ...]
     semantic: bool
     outcome: str = ""
+    shared: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The lesson as a JSON-ready mapping."""
@@ -273,6 +275,8 @@ class Status:
         calibration: the active space's calibration, or None while scores are raw.
         learner: what the learner has done.
         reason: why no (semantic) embedder is active; empty if one is.
+        store: the backend, such as `lancedb`.
+        scope: whose memory it is; empty for the directory's own.
         archived: how many lessons are archived.
         queued: how many episodes wait to be learned until the store can take them.
         queued_since: ISO 8601 time since when the oldest of them waits, or None.
@@ -288,6 +292,8 @@ class Status:
     calibration: Calibration | None
     learner: LearnerStatus
     reason: str = ""
+    store: str = "lancedb"
+    scope: str = ""
     archived: int = 0
     queued: int = 0
     queued_since: str | None = None

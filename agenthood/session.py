@@ -156,18 +156,18 @@ class AsyncSession:
     async def _recall(self) -> tuple[RecalledLesson, ...]:
         parts = self._hood.parts
         threshold = parts.settings.recall_threshold
-        found: dict[str, RecalledLesson] = {}
+        found: dict[tuple[bool, str], RecalledLesson] = {}
         skills = [self.skill, None] if self.skill != UNKNOWN else [None]
         for skill in skills:  # those of the same skill first, then any
             if len(found) < self._limit:
                 recall: Recall = await parts.recall(
                     Query(self.task, self._limit, self.member, skill, threshold=threshold)
                 )
-                self.degraded = self.degraded or recall.reason
+                self.degraded = self.degraded or (recall.reason if recall.degraded else "")
                 for lesson in recall:
-                    found.setdefault(lesson.id, lesson)
+                    found.setdefault((lesson.shared, lesson.id), lesson)
         shown = self._fitting(list(found.values())[: self._limit])
-        parts.uses.note(lesson.id for lesson in shown)
+        parts.note_uses(shown)
         return shown
 
     def _fitting(self, found: list[RecalledLesson]) -> tuple[RecalledLesson, ...]:

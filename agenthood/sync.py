@@ -55,6 +55,9 @@ class Hood:
         migration_seconds: float = MIGRATION_SECONDS,
         clock: Callable[[], datetime] = utc_now,
         fail: Fail | None = None,
+        tenant: str | None = None,
+        project: str | None = None,
+        agent: str | None = None,
     ) -> None:
         """See `agenthood.open`."""
         self.hood = self.engine(
@@ -65,6 +68,9 @@ class Hood:
             migration_seconds=migration_seconds,
             clock=clock,
             fail=fail,
+            tenant=tenant,
+            project=project,
+            agent=agent,
         )
         self._background = BackgroundLoop()
         self._open = True
@@ -110,6 +116,7 @@ class Hood:
         member: str | None = None,
         skill: str | None = None,
         timestamp: datetime | str | None = None,
+        shared: bool = False,
     ) -> Receipt:
         """Same as `AsyncHood.learn`."""
         return self._call(
@@ -121,13 +128,18 @@ class Hood:
             member=member,
             skill=skill,
             timestamp=timestamp,
+            shared=shared,
         )
 
     def learn_many(
-        self, results: Iterable[EvalResult], *, on_progress: Progress | None = None
+        self,
+        results: Iterable[EvalResult],
+        *,
+        on_progress: Progress | None = None,
+        shared: bool = False,
     ) -> list[Receipt]:
         """Same as `AsyncHood.learn_many`."""
-        return self._call(self.hood.learn_many, list(results), on_progress=on_progress)
+        return self._call(self.hood.learn_many, list(results), on_progress=on_progress, shared=shared)
 
     def recall(  # noqa: PLR0913  the options of a recall
         self,
@@ -248,6 +260,9 @@ def open_sync(  # noqa: PLR0913  the options of a store
     migration_seconds: float = MIGRATION_SECONDS,
     clock: Callable[[], datetime] = utc_now,
     fail: Fail | None = None,
+    tenant: str | None = None,
+    project: str | None = None,
+    agent: str | None = None,
 ) -> Hood:
     """Open a store: `with agenthood.open() as hood`. Exported as `agenthood.open`.
 
@@ -260,6 +275,9 @@ def open_sync(  # noqa: PLR0913  the options of a store
         clock: gives the current time, aware, for what is learned, ranked and tidied.
         fail: what happens while the store is down. `"open"`: recalls are empty and learning is queued; `"closed"`: it
             is raised as `StoreError`. As configured if absent, which is `"open"` by default.
+        tenant: whose memory it is; as configured if absent, which is `local` by default.
+        project: of which project; as configured if absent, else that of the directory the store is in.
+        agent: of which agent, with lessons of its own beside those that its project shares; as configured if absent.
     """
     return Hood(
         path,
@@ -269,4 +287,7 @@ def open_sync(  # noqa: PLR0913  the options of a store
         migration_seconds=migration_seconds,
         clock=clock,
         fail=fail,
+        tenant=tenant,
+        project=project,
+        agent=agent,
     )

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from agenthood.cli.text import counted, size
 from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
 from agenthood.errors import AgenthoodError
+from agenthood.stores.factory import in_the_way, place_of
+from agenthood.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,15 +62,17 @@ def all_checks(path: Path) -> Iterator[Check]:
         settings = load_settings(path)
     except AgenthoodError as error:
         yield Check("settings", "failed", str(error))
+    chosen = settings.store if settings is not None else StoreSettings()
     if settings is not None:
         yield from _settings(path, settings)
         yield _embedder(settings.embedder)
-    yield _writable(path)
+    yield _writable(path, chosen)
     yield _space(path)
     yield from _queue(path)
-    if _in_the_way(path) is not None:
+    if in_the_way(chosen, path) is not None:
         return  # said already
-    if not (path / "memory" / "vectors.lance").exists():
+    place = place_of(chosen, path)
+    if place is not None and not place.exists():
         yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
     elif settings is not None:
         yield from _store(path, settings)
@@ -151,10 +155,10 @@ async def _embed(chosen: EmbedderSettings) -> tuple[str, str]:
     return str(embedder.space), problem
 
 
-def _writable(path: Path) -> Check:
+def _writable(path: Path, store: StoreSettings) -> Check:
     """Really write a file: permissions alone do not tell of read-only disks and quotas."""
     folder = _existing(path)
-    if (blocker := _in_the_way(path)) is not None:
+    if (blocker := in_the_way(store, path)) is not None:
         return Check(
             "writing", "failed", f"{str(blocker)!r} is no directory: move it away, or name another with --dir"
         )
@@ -203,12 +207,6 @@ def _queue(path: Path) -> Iterator[Check]:
         yield Check(
             "queue", "warning", f"{counted(len(waiting.damaged), 'line')} of {str(queue.path)!r} unreadable"
         )
-
-
-def _in_the_way(path: Path) -> Path | None:
-    """What stands where the store or a directory above it has to be, and is none."""
-    places = (path / "memory", path, *path.absolute().parents)
-    return next((place for place in places if os.path.lexists(place) and not place.is_dir()), None)
 
 
 def _existing(path: Path) -> Path:

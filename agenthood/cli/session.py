@@ -48,8 +48,12 @@ class Session:
 
     @property
     def has_store(self) -> bool:
-        """Whether there is a store at `path`."""
-        return (self.path / "memory").is_dir()
+        """Whether there is a store; one on a server is taken for granted."""
+        from agenthood.config import load_settings  # noqa: PLC0415  only commands that open a store need it
+        from agenthood.stores.factory import place_of  # noqa: PLC0415
+
+        place = place_of(load_settings(self.path).store, self.path)
+        return place is None or place.exists()
 
     def settings(self) -> Settings:
         """The settings of this store; what was not understood in them is printed as warnings.

@@ -70,9 +70,10 @@ class EmbeddingIndex:
         self.held = HeldVectors(store, self.main)
         self.use(shared)
 
-    def use(self, shared: Collection) -> None:
-        """Work with the `shared` table as it is; a store that was down when it was opened tells it later."""
-        self.mirror = shared if self.space.dimension == shared.dimension else None
+    def use(self, shared: Collection | None) -> None:
+        """Work with the `shared` table as it is, or without; a store that was down when opened tells it later."""
+        fits = shared is not None and self.space.dimension == shared.dimension
+        self.mirror = shared if fits else None
 
     @property
     def _words_field(self) -> VectorField:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from agenthood.embedding.keywords import terms
 from agenthood.embedding.lexical import lexical_vectors
@@ -94,6 +94,52 @@ class _Found:
     reason: str = ""
 
 
+Rank: TypeAlias = tuple[bool, float, int, str]
+"""What answers are sorted by: one's own member first, then the coverage rule, evidence and id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one layer of memory has for a query.
+
+    Attributes:
+        ranked: what passed the threshold, each with its rank, in no particular order.
+        missed: the similarities of what did not.
+        semantic: whether meaning was compared.
+        reason: why the answer may be incomplete; empty otherwise.
+    """
+
+    ranked: list[tuple[Rank, RecalledLesson]]
+    missed: list[float]
+    semantic: bool
+    reason: str
+
+
+def together(query: Query, *answers: Answer) -> Recall:
+    """One recall from the answers of several layers, the caller's own first.
+
+    A lesson that two layers know is shown once, as the first knows it.
+    """
+    ranked: dict[tuple[str, ...], tuple[Rank, RecalledLesson]] = {}
+    for layer, answer in enumerate(answers):
+        for rank, lesson in answer.ranked:
+            known = replace(lesson, shared=True) if layer else lesson
+            ranked.setdefault((lesson.kind, lesson.member, lesson.skill, lesson.text), (rank, known))
+    missed = [similarity for answer in answers for similarity in answer.missed]
+    reason = next((answer.reason for answer in answers if answer.reason), "")
+    return Recall(
+        lessons=tuple(one for _, one in sorted(ranked.values(), key=lambda pair: pair[0]))[
+            : max(0, query.limit)
+        ],
+        threshold=query.threshold,
+        near_misses=sum(similarity >= query.threshold - NEAR for similarity in missed),
+        nearest_miss=max(missed, default=None),
+        semantic=all(answer.semantic for answer in answers),
+        degraded=bool(reason),
+        reason=reason,
+    )
+
+
 class Recaller:
     """Answers recalls on one store and pattern index."""
 
@@ -111,7 +157,7 @@ class Recaller:
         self._space = space
         self._clock = clock
 
-    async def recall(self, query: Query) -> Recall:
+    async def answer(self, query: Query) -> Answer:
         """The lessons for `query`: one's own member first, then by the coverage rule, then by evidence.
 
         A lesson that was long neither seen nor used ranks a little lower than its relevance says (`salience.sunk`).
@@ -130,18 +176,15 @@ class Recaller:
         shown, missed = self._split(query, found, words, lessons)
         now = self._clock()
         sinking = {lesson.id: sunk(lesson, now) for lesson in lessons.values()}
-        shown.sort(
-            key=lambda one: (_others(query, one), sinking[one.id] - one.relevance, -one.evidence, one.id)
-        )
-        return Recall(
-            lessons=tuple(shown[: max(0, query.limit)]),
-            threshold=query.threshold,
-            near_misses=sum(similarity >= query.threshold - NEAR for similarity in missed),
-            nearest_miss=max(missed, default=None),
-            semantic=vector is not None and self._space.semantic,
-            degraded=bool(reason),
-            reason=reason,
-        )
+        ranked = [
+            ((_others(query, one), sinking[one.id] - one.relevance, -one.evidence, one.id), one)
+            for one in shown
+        ]
+        return Answer(ranked, missed, vector is not None and self._space.semantic, reason)
+
+    async def recall(self, query: Query) -> Recall:
+        """As `answer`, of this layer alone."""
+        return together(query, await self.answer(query))
 
     async def _embed(self, text: str) -> tuple[Vector | None, str]:
         try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
+
+from agenthood.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,3 +42,37 @@ def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = 
             from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
 
             return LanceStore(folder / "memory")
+
+
+def place_of(settings: StoreSettings, folder: Path) -> Path | None:
+    """What an embedded store keeps everything in below the `.agenthood` directory `folder`; None for a server's."""
+    return {"lancedb": folder / "memory", "sqlite": folder / "memory.sqlite"}.get(settings.backend)
+
+
+def in_the_way(settings: StoreSettings, folder: Path) -> Path | None:
+    """What stands where an embedded store or a directory above it has to be, and is none."""
+    place = place_of(settings, folder)
+    if place is None:
+        return None
+    if settings.backend == "sqlite":
+        above = next((one for one in folder.absolute().parents if not _may_be_folder(one)), None)
+        return place if os.path.isdir(place) else folder if not _may_be_folder(folder) else above  # noqa: PTH112
+    return next((one for one in (place, folder, *folder.absolute().parents) if not _may_be_folder(one)), None)
+
+
+def _may_be_folder(path: Path) -> bool:
+    """Whether a directory is there or could be made; Path's own methods raise where a parent may not be looked into."""
+    return os.path.isdir(path) or not os.path.lexists(path)  # noqa: PTH112
+
+
+def check_place(settings: StoreSettings, folder: Path) -> None:
+    """Refuse a path that no waiting turns into a store.
+
+    Raises:
+        StoreUnavailableError: something that is no directory stands there or above.
+    """
+    if (found := in_the_way(settings, folder)) is not None:
+        what = "is a directory" if os.path.isdir(found) else "is not a directory"  # noqa: PTH112
+        raise StoreUnavailableError(
+            f"{str(found)!r} {what}, so no store can be there: choose another path, or move it away"
+        )

@@ -1,0 +1,54 @@
+"""The settings of the store and of the scope in `config.json` and the environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from agenthood.config_values import Value, seconds, text
+from agenthood.errors import ConfigError
+from agenthood.stores.settings import StoreSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+STORE_KEYS: Final = {
+    "backend": "backend",
+    "url": "url",
+    "apiKey": "api_key",
+    "namespace": "namespace",
+    "timeout": "timeout",
+}
+STORE_VARIABLES: Final = {
+    "AGENTHOOD_VECTOR_BACKEND": "backend",
+    "AGENTHOOD_STORE_URL": "url",
+    "AGENTHOOD_STORE_API_KEY": "api_key",
+    "AGENTHOOD_STORE_NAMESPACE": "namespace",
+    "AGENTHOOD_STORE_TIMEOUT": "timeout",
+}
+SCOPE_KEYS: Final = ("tenant", "project", "agent")
+SCOPE_VARIABLES: Final = {
+    "AGENTHOOD_TENANT": "tenant",
+    "AGENTHOOD_PROJECT": "project",
+    "AGENTHOOD_AGENT": "agent",
+}
+_CONVERTERS: dict[str, Callable[[Value], Any]] = {
+    "backend": text,
+    "url": text,
+    "api_key": text,
+    "namespace": text,
+    "timeout": seconds,
+}
+
+
+def store_settings(found: Mapping[str, Value]) -> StoreSettings:
+    """The settings of the store from what was found.
+
+    Raises:
+        ConfigError: a value cannot be used; it says where it came from.
+    """
+    values = {name: _CONVERTERS[name](value) for name, value in found.items()}
+    try:
+        return StoreSettings(**values)
+    except ConfigError as error:
+        sources = ", ".join(value.source for value in found.values())
+        raise ConfigError(f"{error} ({sources})") from error
