@@ -1,4 +1,4 @@
-"""A program that collects spans and metrics with the real SDK while it uses agenthood; prints them as one JSON object."""
+"""A program that collects spans and metrics with the real SDK while it uses agenthood; prints them as JSON."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def main() -> None:
             scenario(Path(folder))
         FOUND[name] = spans()
     FOUND["metrics"] = measured()
-    print(json.dumps(FOUND))
+    sys.stdout.write(json.dumps(FOUND))
 
 
 main()
