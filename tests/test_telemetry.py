@@ -1,4 +1,4 @@
-"""Telemetry: what the real SDK collects from a program of its own, that it holds no text, and what it costs when off."""
+"""Telemetry: what the real SDK collects from a program of its own, that it holds no text, what it costs when off."""
 
 from __future__ import annotations
 
