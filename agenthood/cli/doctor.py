@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,7 @@ import click
 from agenthood.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from agenthood.cli.checks import Check
+    from agenthood.cli.check import Check
 
 
 @click.command(short_help="Check settings, embedder, store and disk.")
@@ -31,7 +30,7 @@ def doctor(session: Session, /) -> int:
         rows.append((check.result, check.name, check.found))
     ok = not any(check.result == "failed" for check in checks)
     if session.output.json:
-        session.output.document({"ok": ok, "checks": [asdict(check) for check in checks]})
+        session.output.document({"ok": ok, "checks": [check.to_dict() for check in checks]})
     else:
         session.output.table(("result", "check", "found"), rows)
         session.output.note(_verdict(checks))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agenthood.errors import AgenthoodError, MissingExtraError, StoreError
+from agenthood.errors import AgenthoodError, MissingExtraError, StoreError, StoreUnavailableError
 from agenthood.formats import loads_object, unstorable_reason
 from agenthood.stores.base import (
     LEXICAL_DIMENSION,
