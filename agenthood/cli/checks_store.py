@@ -51,8 +51,8 @@ def store_checks(path: Path, settings: Settings) -> Iterator[Check]:
     if status is not None:
         yield Check("scope", "ok", status.scope or "the directory's own")
     for name, told in health.collections.items():
-        yield _collection(name, told)
-    yield from _wall(health)
+        yield collection_check(name, told)
+    yield from wall_checks(health)
     if status is not None:
         yield _active(status.space, status.reason)
         if status.pending:
@@ -76,7 +76,7 @@ def _runs_on(health: Health) -> Iterator[Check]:
         yield Check("store version", "ok", f"{health.backend} {version}" if version[0].isdigit() else version)
 
 
-def _collection(name: str, told: Mapping[str, Any]) -> Check:
+def collection_check(name: str, told: Mapping[str, Any]) -> Check:
     """How much is in it, how it is indexed, and how far the indices are."""
     unindexed = told["unindexed_rows"]
     found = [counted(told["rows"], "row"), _indices(told)]
@@ -107,7 +107,7 @@ def _tenants(rows: Mapping[str, int]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _wall(health: Health) -> Iterator[Check]:
+def wall_checks(health: Health) -> Iterator[Check]:
     """Whether the server itself keeps tenants apart; without it, agenthood's own filters do that alone."""
     wall = health.detail.get("row_level_security")
     if wall is None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def doctor(session: Session, /) -> int:
     """Check settings, embedder, store, permissions and disk; says what is wrong and what to do.
 
-    One sentence is really embedded with the embedder that is set. Keys are only said to be set or not.
+    One sentence is really embedded with the embedder that is set. The store is opened and asked for its version, its
+    collections with their indices and the rows of each tenant, and for what waits to be learned; one that does not
+    answer is given up on. Keys are only said to be set or not.
     Without a terminal: one check per line, with tabs between result (ok, warning, failed), name and what was
     found. The exit code is 1 if a check failed.
     """
