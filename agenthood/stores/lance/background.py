@@ -1,16 +1,20 @@
-"""Upkeep of a LanceDB table beside the work: begun by a commit now and then, waited for when the store closes."""
+"""Upkeep of a LanceDB table beside the work: begun by a commit now and then, waited for when the store closes.
+
+A compaction keeps writers out, so it waits for a moment in which nobody of this process writes, unless it is urgent.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING
 
 from agenthood.errors import StoreError
 from agenthood.stores.lance.errors import translated
 from agenthood.stores.lance.index import keep_indexed
-from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, compact_if_fragmented
+from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, Fragmentation, compact, fragmentation
 
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from agenthood.stores.lance.index import IndexRules
     from agenthood.stores.lance.tables import LanceTables
 
+_QUIET = 0.25  # seconds without a commit
+_PATIENCE = 10.0
 _log = logging.getLogger("agenthood")
 
 
@@ -31,6 +37,7 @@ class BackgroundUpkeep:
         self._rules = rules
         self._commits: dict[str, int] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._closing = asyncio.Event()
 
     def after_commit(self, collection: Collection) -> None:
         """Count a commit to the collection, and see to its table beside whatever comes next if it is time."""
@@ -43,17 +50,21 @@ class BackgroundUpkeep:
             self._running[name] = loop.create_task(self._keep_up(collection), context=Context())
 
     async def finish(self) -> None:
-        """Wait for what is running."""
+        """Wait for what is running, which waits for nothing more itself."""
+        self._closing.set()
         await asyncio.gather(*self._running.values())
         self._running.clear()
+        self._closing.clear()
 
     async def _keep_up(self, collection: Collection) -> None:
-        async def compact(table: AsyncTable) -> None:
-            await compact_if_fragmented(table, collection)
+        async def work(table: AsyncTable) -> None:
+            await compact(table, collection)
 
         try:
+            due = await self._is_due(collection)
             async with self._tables.exclusive():  # a compaction that loses to a writer was for nothing
-                await self._tables.run("compacting", collection, compact)
+                if due:
+                    await self._tables.run("compacting", collection, work)
             # An index takes long to build and does not mind writers, so it is built beside them.
             table = await self._tables.open(collection)
             async with self._tables.indexing():
@@ -61,3 +72,18 @@ class BackgroundUpkeep:
                     await keep_indexed(table, collection, self._rules)
         except StoreError as exc:  # what was to be written is written, and the next commit tries again
             _log.warning("%s", exc)
+
+    async def _is_due(self, collection: Collection) -> bool:
+        """Whether to compact now: waits for a quiet moment as long as it is not urgent."""
+        end = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            found = await self._tables.run("looking at", collection, fragmentation)
+            if found is not Fragmentation.DUE or self._closing.is_set():
+                return found is not Fragmentation.BEARABLE
+            commits = self._commits[collection.name]
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), _QUIET)
+            if commits == self._commits[collection.name]:
+                return True
+            if asyncio.get_running_loop().time() > end:
+                return False  # the next commit asks again

@@ -41,7 +41,7 @@ class IndexRules:
 
     vectors_from: int = 10_000
     shared_from: int = 4_000
-    ids_from: int = 50_000
+    ids_from: int = 5_000
     most_deltas: int = 8
     rows_per_partition: int = 8_192
 

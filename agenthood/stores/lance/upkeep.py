@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from datetime import timedelta
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from agenthood.stores.lance.errors import is_conflict
@@ -38,17 +39,32 @@ def kept_for(collection: Collection) -> timedelta:
     return KEEP_OWN_VERSIONS if collection.typed or collection.scoped else KEEP_SHARED_VERSIONS
 
 
-async def compact_if_fragmented(table: AsyncTable, collection: Collection) -> None:
-    """Merge small fragments once there are many; a concurrent writer's conflict leaves it to the next time."""
+class Fragmentation(IntEnum):
+    """How much a table needs compaction."""
+
+    BEARABLE = 0
+    DUE = 1
+    URGENT = 2
+
+
+async def fragmentation(table: AsyncTable) -> Fragmentation:
+    """Whether compacting costs less by now than going on with so many fragments, or long since."""
     stats: Any = await table.stats()
     megabytes = stats["total_bytes"] / 1e6
     bearable = min(MOST_FRAGMENTS, max(FEWEST_FRAGMENTS, int(_FRAGMENTS_PER_ROOT_MB * megabytes**0.5)))
-    if stats["fragment_stats"]["num_fragments"] > bearable:
-        try:
-            await table.optimize(cleanup_older_than=kept_for(collection))
-        except (RuntimeError, ValueError) as exc:
-            if not is_conflict(exc):
-                raise
+    fragments = stats["fragment_stats"]["num_fragments"]
+    if fragments <= bearable:
+        return Fragmentation.BEARABLE
+    return Fragmentation.DUE if fragments <= min(MOST_FRAGMENTS, 2 * bearable) else Fragmentation.URGENT
+
+
+async def compact(table: AsyncTable, collection: Collection) -> None:
+    """Merge small fragments; a concurrent writer's conflict leaves it to the next time."""
+    try:
+        await table.optimize(cleanup_older_than=kept_for(collection))
+    except (RuntimeError, ValueError) as exc:
+        if not is_conflict(exc):
+            raise
 
 
 async def maintain(table: AsyncTable, collection: Collection, rules: IndexRules) -> dict[str, Any]:
