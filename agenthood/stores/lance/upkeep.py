@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from dataclasses import replace
 from datetime import timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,8 @@ async def maintain(table: AsyncTable, collection: Collection, rules: IndexRules)
     """Compact, index what is new, and remove versions that are old enough."""
     before = await describe(table)
     stats = await optimize(table, kept_for(collection))
-    indexed = await keep_indexed(table, collection, rules)
+    # Whoever asks for it has the time to merge what the background would leave in parts.
+    indexed = await keep_indexed(table, collection, replace(rules, most_deltas=1))
     after = await describe(table)
     return {
         "rows": after["rows"],
