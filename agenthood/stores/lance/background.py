@@ -1,6 +1,7 @@
 """Upkeep of a LanceDB table beside the work: begun by a commit now and then, waited for when the store closes.
 
 A compaction keeps writers out, so it waits for a moment in which nobody of this process writes, unless it is urgent.
+One of a large table takes too long for that: it is done beside the writers, and another time if one comes first.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import asyncio
 import logging
 from contextlib import suppress
 from contextvars import Context
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agenthood.errors import StoreError
 from agenthood.stores.lance.errors import translated
 from agenthood.stores.lance.index import keep_indexed
-from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, Fragmentation, compact, fragmentation
+from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, Fragmentation, Need, compact, fragmentation
 
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable
@@ -61,9 +63,12 @@ class BackgroundUpkeep:
             await compact(table, collection)
 
         try:
-            due = await self._is_due(collection)
+            found = await self._once_quiet(collection)
             async with self._tables.exclusive():  # a compaction that loses to a writer was for nothing
-                if due:
+                if found.need and not found.heavy:
+                    await self._tables.run("compacting", collection, work)
+            if found.need and found.heavy:
+                async with self._tables.indexing():  # only a purge waits for that
                     await self._tables.run("compacting", collection, work)
             # An index takes long to build and does not mind writers, so it is built beside them.
             table = await self._tables.open(collection)
@@ -73,17 +78,21 @@ class BackgroundUpkeep:
         except StoreError as exc:  # what was to be written is written, and the next commit tries again
             _log.warning("%s", exc)
 
-    async def _is_due(self, collection: Collection) -> bool:
-        """Whether to compact now: waits for a quiet moment as long as it is not urgent."""
+    async def _once_quiet(self, collection: Collection) -> Fragmentation:
+        """How fragmented the table is, once nobody writes or it is urgent; not at all if that does not come to pass."""
+
+        async def look(table: AsyncTable) -> Fragmentation:
+            return await fragmentation(table, self._rules)
+
         end = asyncio.get_running_loop().time() + _PATIENCE
         while True:
-            found = await self._tables.run("looking at", collection, fragmentation)
-            if found is not Fragmentation.DUE or self._closing.is_set():
-                return found is not Fragmentation.BEARABLE
+            found = await self._tables.run("looking at", collection, look)
+            if found.need is not Need.SOME or self._closing.is_set():
+                return found
             commits = self._commits[collection.name]
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), _QUIET)
             if commits == self._commits[collection.name]:
-                return True
+                return found
             if asyncio.get_running_loop().time() > end:
-                return False  # the next commit asks again
+                return replace(found, need=Need.NONE)  # the next commit asks again

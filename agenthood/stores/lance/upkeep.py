@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -40,23 +40,35 @@ def kept_for(collection: Collection) -> timedelta:
     return KEEP_OWN_VERSIONS if collection.typed or collection.scoped else KEEP_SHARED_VERSIONS
 
 
-class Fragmentation(IntEnum):
+class Need(IntEnum):
     """How much a table needs compaction."""
 
-    BEARABLE = 0
-    DUE = 1
+    NONE = 0
+    SOME = 1
     URGENT = 2
 
 
-async def fragmentation(table: AsyncTable) -> Fragmentation:
-    """Whether compacting costs less by now than going on with so many fragments, or long since."""
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """What compacting a table would be good for, and what it would cost.
+
+    Attributes:
+        need: whether it costs less by now than going on with so many fragments, or long since.
+        heavy: whether it takes so long that writers must not be kept out meanwhile.
+    """
+
+    need: Need
+    heavy: bool
+
+
+async def fragmentation(table: AsyncTable, rules: IndexRules) -> Fragmentation:
+    """How fragmented a table is."""
     stats: Any = await table.stats()
     megabytes = stats["total_bytes"] / 1e6
     bearable = min(MOST_FRAGMENTS, max(FEWEST_FRAGMENTS, int(_FRAGMENTS_PER_ROOT_MB * megabytes**0.5)))
     fragments = stats["fragment_stats"]["num_fragments"]
-    if fragments <= bearable:
-        return Fragmentation.BEARABLE
-    return Fragmentation.DUE if fragments <= min(MOST_FRAGMENTS, 2 * bearable) else Fragmentation.URGENT
+    bounds = (bearable, min(MOST_FRAGMENTS, 2 * bearable))
+    return Fragmentation(Need(sum(fragments > bound for bound in bounds)), megabytes > rules.heavy_from_mb)
 
 
 async def compact(table: AsyncTable, collection: Collection) -> None:
