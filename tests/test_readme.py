@@ -37,7 +37,7 @@ def read(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md", "docs/scopes.md", "docs/stores.md"])
 def test_the_python_code_prints_what_the_page_says(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,18 +65,30 @@ def test_the_tree_of_errors_is_the_whole_one() -> None:
         assert any(re.search(rf"\b{name}\b", line) for line in tree), name
 
 
-def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every `agenthood` line in README.md ends with exit code 0, run one after the other on one store."""
+@pytest.mark.parametrize(("page", "count"), [("README.md", 5), ("docs/scopes.md", 3)])
+def test_the_commands_work(page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `agenthood` line of a page ends with exit code 0, run one after the other on one store."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    lines = [line for code in blocks("README.md", "sh") for line in code.splitlines()]
-    commands = [shlex.split(line)[1:] for line in lines if line.startswith("agenthood ")]
-    assert len(commands) == 5
-    for arguments in commands:
-        assert main(arguments) == 0, arguments
+    lines = [shlex.split(line) for code in blocks(page, "sh") for line in code.splitlines()]
+    commands = [words for words in lines if "agenthood" in words[:2]]
+    assert len(commands) == count
+    for words in commands:
+        begin = words.index("agenthood")
+        with monkeypatch.context() as patch:
+            for assignment in words[:begin]:
+                patch.setenv(*assignment.split("=", 1))
+            assert main(words[begin + 1 :]) == 0, words
 
 
-@pytest.mark.parametrize("example", blocks("docs/configuration.md", "json"))
+@pytest.mark.parametrize(
+    "example",
+    [
+        example
+        for page in ("configuration", "scopes", "stores")
+        for example in blocks(f"docs/{page}.md", "json")
+    ],
+)
 def test_the_examples_of_settings_are_understood(example: str, tmp_path: Path) -> None:
     """Every example of config.json is read without a warning."""
     (tmp_path / "config.json").write_text(example, encoding="utf-8")

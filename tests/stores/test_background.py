@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import pytest
 
 from agenthood.stores.lance.index import IndexRules
 from agenthood.stores.lance.store import LanceStore
-from stores.backends import SHARED, TYPED, full, record, unit
+from stores.backends import SHARED, TYPED, everything, full, record, unit
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from agenthood.stores.base import Collection
 
@@ -86,3 +87,25 @@ async def test_it_gets_its_turn_among_writers(tmp_path: Path):
     assert await stores[0].count(TYPED) == 300 + sum(written)
     for store in stores:
         await store.close()
+
+
+@pytest.mark.parametrize("heavy_from_mb", [0, 300])
+async def test_small_fragments_are_merged_beside_the_work(tmp_path: Path, heavy_from_mb: float):
+    """Under the lock or, where that would take long, beside the writers: nothing is lost and no index left behind."""
+    rules = replace(RULES, heavy_from_mb=heavy_from_mb)
+    store = LanceStore(tmp_path, index_rules=rules)
+    await store.upsert(TYPED, [full(number) for number in range(300)])
+    for number in range(250, 400):
+        await store.upsert(TYPED, [full(number, content="changed")])
+    await store.close()
+    again = LanceStore(tmp_path, index_rules=rules)
+    detail = (await again.health()).detail[TYPED.name]
+    assert detail["rows"] == 400
+    assert detail["fragments"] < 80  # of 151 commits
+    found = await everything(again, TYPED)
+    assert {row.id for row in found if row.content == "changed"} == {
+        full(number).id for number in range(250, 400)
+    }
+    (hits,) = await again.query(TYPED, unit(399)[None], limit=1)
+    assert (hits[0].record.id, hits[0].score) == (full(399).id, 1.0)
+    await again.close()

@@ -1,16 +1,22 @@
-"""Upkeep of a LanceDB table beside the work: begun by a commit now and then, waited for when the store closes."""
+"""Upkeep of a LanceDB table beside the work: begun by a commit now and then, waited for when the store closes.
+
+A compaction keeps writers out, so it waits for a moment in which nobody of this process writes, unless it is urgent.
+One of a large table takes too long for that: it is done beside the writers, and another time if one comes first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from contextvars import Context
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agenthood.errors import StoreError
 from agenthood.stores.lance.errors import translated
 from agenthood.stores.lance.index import keep_indexed
-from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, compact_if_fragmented
+from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, Fragmentation, Need, compact, fragmentation
 
 if TYPE_CHECKING:
     from lancedb.table import AsyncTable
@@ -19,6 +25,8 @@ if TYPE_CHECKING:
     from agenthood.stores.lance.index import IndexRules
     from agenthood.stores.lance.tables import LanceTables
 
+_QUIET = 0.25  # seconds without a commit
+_PATIENCE = 10.0
 _log = logging.getLogger("agenthood")
 
 
@@ -31,6 +39,7 @@ class BackgroundUpkeep:
         self._rules = rules
         self._commits: dict[str, int] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._closing = asyncio.Event()
 
     def after_commit(self, collection: Collection) -> None:
         """Count a commit to the collection, and see to its table beside whatever comes next if it is time."""
@@ -43,17 +52,24 @@ class BackgroundUpkeep:
             self._running[name] = loop.create_task(self._keep_up(collection), context=Context())
 
     async def finish(self) -> None:
-        """Wait for what is running."""
+        """Wait for what is running, which waits for nothing more itself."""
+        self._closing.set()
         await asyncio.gather(*self._running.values())
         self._running.clear()
+        self._closing.clear()
 
     async def _keep_up(self, collection: Collection) -> None:
-        async def compact(table: AsyncTable) -> None:
-            await compact_if_fragmented(table, collection)
+        async def work(table: AsyncTable) -> None:
+            await compact(table, collection)
 
         try:
+            found = await self._once_quiet(collection)
             async with self._tables.exclusive():  # a compaction that loses to a writer was for nothing
-                await self._tables.run("compacting", collection, compact)
+                if found.need and not found.heavy:
+                    await self._tables.run("compacting", collection, work)
+            if found.need and found.heavy:
+                async with self._tables.indexing():  # only a purge waits for that
+                    await self._tables.run("compacting", collection, work)
             # An index takes long to build and does not mind writers, so it is built beside them.
             table = await self._tables.open(collection)
             async with self._tables.indexing():
@@ -61,3 +77,22 @@ class BackgroundUpkeep:
                     await keep_indexed(table, collection, self._rules)
         except StoreError as exc:  # what was to be written is written, and the next commit tries again
             _log.warning("%s", exc)
+
+    async def _once_quiet(self, collection: Collection) -> Fragmentation:
+        """How fragmented the table is, once nobody writes or it is urgent; not at all if that does not come to pass."""
+
+        async def look(table: AsyncTable) -> Fragmentation:
+            return await fragmentation(table, self._rules)
+
+        end = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            found = await self._tables.run("looking at", collection, look)
+            if found.need is not Need.SOME or self._closing.is_set():
+                return found
+            commits = self._commits[collection.name]
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), _QUIET)
+            if commits == self._commits[collection.name]:
+                return found
+            if asyncio.get_running_loop().time() > end:
+                return replace(found, need=Need.NONE)  # the next commit asks again

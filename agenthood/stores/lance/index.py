@@ -36,13 +36,16 @@ class IndexRules:
             1536 dimensions takes 43 ms at 10,000.
         ids_from: rows from which on the ids are.
         most_deltas: with more parts than that an index of vectors is rebuilt.
+        heavy_from_mb: size from which on a table is compacted beside its writers; with its indices one of a million
+            rows, 2,500 MB, took half a minute.
         rows_per_partition: how many vectors share a partition; the shared table has at most 16 partitions.
     """
 
     vectors_from: int = 10_000
     shared_from: int = 4_000
-    ids_from: int = 50_000
+    ids_from: int = 5_000
     most_deltas: int = 8
+    heavy_from_mb: float = 300
     rows_per_partition: int = 8_192
 
 

@@ -34,7 +34,7 @@ from agenthood.stores.lance.health import told
 from agenthood.stores.lance.index import DEFAULT_RULES, IndexRules
 from agenthood.stores.lance.purge import purge
 from agenthood.stores.lance.rows import newest, to_table
-from agenthood.stores.lance.search import Asked, columns_of, search
+from agenthood.stores.lance.search import Asked, Narrow, columns_of, search
 from agenthood.stores.lance.sql import compile_filter, one_of, only_ids
 from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
 from agenthood.stores.lance.writes import Superseded, add_new, chunks, delete_ids, merge
@@ -69,6 +69,7 @@ class LanceStore:
         self._rules = index_rules
         self._background = BackgroundUpkeep(self._tables, index_rules)
         self._superseded = Superseded()
+        self._narrow = Narrow()
 
     # -- collections ------------------------------------------------------------------------------------
 
@@ -226,8 +227,8 @@ class LanceStore:
 
         async def read(table: AsyncTable) -> list[list[Hit]]:
             selected = await self._selection(collection, table, condition)
-            asked = Asked(field, selected, limit, unit=unit, with_vectors=with_vectors)
-            return await search(table, collection, queries, asked)
+            asked = Asked(field, condition, selected, limit, unit=unit, with_vectors=with_vectors)
+            return await search(table, collection, queries, asked, self._narrow)
 
         return await self._tables.run("searching", collection, read)
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from agenthood.stores.lance.errors import is_conflict
@@ -38,24 +40,52 @@ def kept_for(collection: Collection) -> timedelta:
     return KEEP_OWN_VERSIONS if collection.typed or collection.scoped else KEEP_SHARED_VERSIONS
 
 
-async def compact_if_fragmented(table: AsyncTable, collection: Collection) -> None:
-    """Merge small fragments once there are many; a concurrent writer's conflict leaves it to the next time."""
+class Need(IntEnum):
+    """How much a table needs compaction."""
+
+    NONE = 0
+    SOME = 1
+    URGENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """What compacting a table would be good for, and what it would cost.
+
+    Attributes:
+        need: whether it costs less by now than going on with so many fragments, or long since.
+        heavy: whether it takes so long that writers must not be kept out meanwhile.
+    """
+
+    need: Need
+    heavy: bool
+
+
+async def fragmentation(table: AsyncTable, rules: IndexRules) -> Fragmentation:
+    """How fragmented a table is."""
     stats: Any = await table.stats()
     megabytes = stats["total_bytes"] / 1e6
     bearable = min(MOST_FRAGMENTS, max(FEWEST_FRAGMENTS, int(_FRAGMENTS_PER_ROOT_MB * megabytes**0.5)))
-    if stats["fragment_stats"]["num_fragments"] > bearable:
-        try:
-            await table.optimize(cleanup_older_than=kept_for(collection))
-        except (RuntimeError, ValueError) as exc:
-            if not is_conflict(exc):
-                raise
+    fragments = stats["fragment_stats"]["num_fragments"]
+    bounds = (bearable, min(MOST_FRAGMENTS, 2 * bearable))
+    return Fragmentation(Need(sum(fragments > bound for bound in bounds)), megabytes > rules.heavy_from_mb)
+
+
+async def compact(table: AsyncTable, collection: Collection) -> None:
+    """Merge small fragments; a concurrent writer's conflict leaves it to the next time."""
+    try:
+        await table.optimize(cleanup_older_than=kept_for(collection))
+    except (RuntimeError, ValueError) as exc:
+        if not is_conflict(exc):
+            raise
 
 
 async def maintain(table: AsyncTable, collection: Collection, rules: IndexRules) -> dict[str, Any]:
     """Compact, index what is new, and remove versions that are old enough."""
     before = await describe(table)
     stats = await optimize(table, kept_for(collection))
-    indexed = await keep_indexed(table, collection, rules)
+    # Whoever asks for it has the time to merge what the background would leave in parts.
+    indexed = await keep_indexed(table, collection, replace(rules, most_deltas=1))
     after = await describe(table)
     return {
         "rows": after["rows"],

@@ -30,8 +30,9 @@ async def add_new(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | Non
     Returns:
         The version this made; None if nothing was done.
     """
-    if len(ids) > IDS_PER_LOOKUP or await table.count_rows(one_of("id", ids)):
-        return None
+    for part in chunks(ids):
+        if await table.count_rows(one_of("id", part)):
+            return None
     version: int = (await table.add(rows, on_bad_vectors="null")).version
     return version
 
