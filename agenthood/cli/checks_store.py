@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -24,25 +25,19 @@ _WALL = "tenant wall"
 
 
 def store_checks(path: Path, settings: Settings) -> Iterator[Check]:
-    """Open the store as every command does, and ask it how it is; one that does not answer is waited for only so long.
+    """Ask the store how it is, as the one whose it is, then open it as every command does.
+
+    Whoever may connect is told of all tenants. A store that does not answer is waited for only so long, and once.
 
     Args:
         path: the `.agenthood` directory.
         settings: what to open it with.
     """
-    import agenthood  # noqa: PLC0415  loads numpy
-    from agenthood.cli.logs import logged_to  # noqa: PLC0415
-
-    logged: list[str] = []  # the checks say the same, each in its place
     status: Status | None = None
     try:
-        with (
-            logged_to(logged.append),
-            agenthood.open(path, settings=settings, start_migration=False) as hood,
-        ):
-            health = hood.health()
-            if health.ok:  # else everything that is asked of it fails, one after the other
-                status = hood.status()
+        health = asyncio.run(_health(path, settings))
+        if health.ok:  # else everything that is asked of it fails, one after the other
+            status = _status(path, settings)
     except AgenthoodError as error:
         yield Check("store", "failed", str(error))
         return
@@ -58,6 +53,35 @@ def store_checks(path: Path, settings: Settings) -> Iterator[Check]:
         if status.pending:
             text = f"{counted(status.pending, 'lesson')} not findable by meaning yet: run agenthood migrate"
             yield Check("pending", "warning", text)
+
+
+async def _health(path: Path, settings: Settings) -> Health:
+    """What the store says of everything in it."""
+    from agenthood.stores.factory import create_store  # noqa: PLC0415  these load numpy
+    from agenthood.stores.guarded import GuardedStore  # noqa: PLC0415
+
+    store = GuardedStore(
+        create_store(settings.store, path),
+        backend=str(settings.store.backend),
+        deadline=settings.deadline,
+        quiet=True,
+    )
+    try:
+        return await store.health()
+    finally:
+        await store.close()
+
+
+def _status(path: Path, settings: Settings) -> Status:
+    import agenthood  # noqa: PLC0415
+    from agenthood.cli.logs import logged_to  # noqa: PLC0415
+
+    logged: list[str] = []  # the checks say the same, each in its place
+    with (
+        logged_to(logged.append),
+        agenthood.open(path, settings=settings, start_migration=False) as hood,
+    ):
+        return hood.status()
 
 
 def _summary(health: Health, status: Status | None) -> Check:

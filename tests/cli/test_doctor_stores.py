@@ -103,7 +103,12 @@ def test_postgres(run: Run, use, tmp_path: Path) -> None:
     assert found["tenant wall"] == {
         "name": "tenant wall", "result": "ok", "found": "row level security is in force",
     }  # fmt: skip
-    assert found["collection scoped_vectors"]["detail"]["tenants"].keys() == {"acme"}
+    use(tenant="b")
+    lessons_of(run)
+    done = run("doctor", "--json")
+    found = checks(done)
+    assert found["scope"]["found"].startswith("tenant 'b'")
+    assert found["collection scoped_vectors"]["detail"]["tenants"].keys() == {"acme", "b"}
     password = shared_url().split(":")[2].partition("@")[0]
     assert password not in done.out + done.err
 
