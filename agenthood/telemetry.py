@@ -59,18 +59,26 @@ class _Switch:
     def __init__(self) -> None:
         self.spans = False
         self._metrics = False
+        self._unusable = False
 
     def __bool__(self) -> bool:
-        if _API not in sys.modules:
+        if _API not in sys.modules or self._unusable:
             return False
         if not self.spans or not self._metrics:
-            self._look()
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001  whatever the program has loaded must not fail its use of memory
+                _log.debug("this OpenTelemetry cannot be used", exc_info=True)
+                self._unusable = True
+                return False
         return self.spans or self._metrics
 
     def _look(self) -> None:
         (tracers, no_tracers), (meters, no_meters) = _providers()
         self.spans = self.spans or not isinstance(tracers(), no_tracers)
         self._metrics = self._metrics or not isinstance(meters(), no_meters)
+        if self.spans or self._metrics:
+            _instruments()
 
 
 _on = _Switch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from agenthood.parts import Parts
 
 _hoods: WeakSet[OpenStore] = WeakSet()
+_turn = threading.Lock()  # metrics are collected in a thread of their own
 _log = logging.getLogger("agenthood")
 
 
 def watch(hood: OpenStore) -> None:
     """Report what waits in an open store, until it is closed or gone."""
-    _hoods.add(hood)
+    with _turn:
+        _hoods.add(hood)
 
 
 def report(meter: Meter) -> None:
@@ -66,7 +69,9 @@ def _age(_: CallbackOptions) -> Iterable[Observation]:
 def _waiting() -> Iterable[tuple[str, Waiting]]:
     """The backend and the queue of each open store; a file that several have open counts once."""
     layers: dict[Path, Parts] = {}
-    for hood in list(_hoods):
+    with _turn:
+        hoods = list(_hoods)
+    for hood in hoods:
         if (parts := hood._parts) is not None:  # noqa: SLF001  None once it is closed
             layers |= {layer.learner.queue.path: layer for layer in parts.layers}
     for layer in layers.values():

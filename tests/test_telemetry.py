@@ -234,6 +234,26 @@ def test_without_an_sdk_it_is_off_and_costs_next_to_nothing() -> None:
     assert (made, sdk) == ("0", "False")
 
 
+def test_an_api_that_cannot_be_used_fails_nothing(tmp_path: Path) -> None:
+    """A package of that name that is too old, or another one, leaves memory working, without telemetry."""
+    package = tmp_path / "opentelemetry"
+    package.mkdir()
+    for name in ("__init__", "metrics", "trace"):
+        (package / f"{name}.py").write_text("", encoding="utf-8")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import opentelemetry.trace, agenthood\n"
+        f"assert opentelemetry.trace.__file__.startswith({str(tmp_path)!r})\n"
+        f"with agenthood.open({str(tmp_path / '.agenthood')!r}, embedder='lexical') as hood:\n"
+        "    print(hood.learn('fixed it', score=1).status, len(hood.recall('fixed it')))\n"
+    )
+    environment = os.environ | {"AGENTHOOD_VECTOR_BACKEND": "sqlite"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.stdout.split() == ["stored", "1"], done.stderr
+
+
 def test_without_the_api_nothing_is_imported(tmp_path: Path) -> None:
     """A program that never loads OpenTelemetry uses agenthood without loading it."""
     code = (

@@ -165,7 +165,7 @@ async def test_another_process_finds_its_shape(recorder: Recorder, url: str):
     """What a collection is can be told from what the server knows."""
     first, second = opened(url), opened(url)
     await first.ensure_collection(SCOPED)
-    assert await second.find(Collection("lessons", 8, typed=True)) == SCOPED
+    assert await second.find(Collection("lessons", 8, typed=True, scoped=True)) == SCOPED
     recorder.requests.clear()
     await second.count(SCOPED)
     assert not recorder.sent("GET", STORED), "it was asked again for what it knows"
