@@ -21,6 +21,7 @@ from agenthood.learning.spaces import ActiveSpace
 from agenthood.memory.episodic import EpisodicMemory
 from agenthood.memory.long_term import LongTermMemory
 from agenthood.parts import Parts, assembled, scope_of
+from agenthood.stores.base import SHARED
 from agenthood.stores.deadline import LOADING
 from agenthood.stores.factory import check_place, create_store
 from agenthood.telemetry_queue import watch
@@ -223,6 +224,10 @@ class OpenStore:
     async def _get_ready(self, parts: Parts) -> None:
         async with parts.store.section("reading"):
             await parts.get_ready()
+            if (
+                parts.scope is not None
+            ):  # nothing was asked of the store yet, and what comes next takes its time
+                await parts.store.find(SHARED)
             await parts.space.load_calibration()
             await _verify(parts.space)
         for layer in parts.layers:

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from agenthood import open_async
+from agenthood.config import Settings
+from agenthood.embedding.settings import EmbedderSettings
 from agenthood.errors import ConfigError, StoreError, StoreUnavailableError
 from agenthood.stores.factory import create_store
 from agenthood.stores.postgres.store import PostgresStore
@@ -250,6 +253,28 @@ async def test_a_server_that_stands_still(server: PostgresServer, tmp_path: Path
         server.resume()
     assert await store.count(TYPED) == 1
     await store.close()
+
+
+async def test_opening_waits_for_a_server_that_stands_still_no_longer_than_the_deadline(
+    server: PostgresServer, tmp_path: Path
+):
+    """Also with a model that needs nothing of the store; the hood is open degraded, says so, and heals."""
+    settings = Settings(
+        EmbedderSettings(kind="lexical"), store=settings_for(tmp_path, server.url), deadline=0.5
+    )
+    folder = tmp_path / ".agenthood"
+    async with open_async(folder, settings=settings) as hood:
+        await hood.learn("fixed it", score=1)
+    server.pause()
+    try:
+        started = time.monotonic()
+        async with open_async(folder, settings=settings) as hood:
+            assert (await hood.learn("broke it", score=0)).status == "pending"
+            assert time.monotonic() - started < 6
+    finally:
+        server.resume()
+    async with open_async(folder, settings=settings) as hood:
+        assert {lesson.text for lesson in await hood.lessons()} == {"fixed it", "broke it"}
 
 
 async def test_cancelling_ends_the_statement_on_the_server(tmp_path: Path):
