@@ -34,6 +34,8 @@ from agenthood.records import (
 )
 from agenthood.session import DEADLINE, AsyncSession
 from agenthood.stores.factory import place_of
+from agenthood.telemetry import traced
+from agenthood.telemetry_facts import changed, forgotten, imported, learned, learned_many, recalled
 from agenthood.upkeep import drop_other_spaces, tidy
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class AsyncHood(OpenStore):
 
     # -- learning and recalling -------------------------------------------------------------------------
 
+    @traced("upsert_memory", learned)
     async def learn(  # noqa: PLR0913  the fields of an episode
         self,
         episode: str,
@@ -100,6 +103,7 @@ class AsyncHood(OpenStore):
         result = EvalResult(episode, named, outcome, member or UNKNOWN, skill or UNKNOWN, at)
         return await self._learner(shared=shared).learn(result)
 
+    @traced("upsert_memory", learned_many)
     async def learn_many(
         self,
         results: Iterable[EvalResult],
@@ -137,6 +141,7 @@ class AsyncHood(OpenStore):
                 "the store at %r was removed while it was open: learning begins an empty one", str(self.path)
             )
 
+    @traced("search_memory", recalled)
     async def recall(  # noqa: PLR0913  the options of a recall
         self,
         text: str,
@@ -262,10 +267,12 @@ class AsyncHood(OpenStore):
         """Put archived lessons back into look-ups. Args, errors: as `pin`."""
         return await self._change(ids, archiving.restored)
 
+    @traced("update_memory", changed)
     async def _change(self, ids: Sequence[str], alter: Callable[[Lesson], Lesson]) -> Changed:
         now = self.parts.clock()
         return await archiving.change(self.store, self.index, self.space, ids, alter, now=now)
 
+    @traced("delete_memory", forgotten)
     async def forget(self, *ids: str, episodes: bool = False) -> Forgotten:
         """Remove lessons everywhere, also from old versions on disk.
 
@@ -342,6 +349,7 @@ class AsyncHood(OpenStore):
         """Write every lesson, episode and other memory as JSON lines; returns how many lines."""
         return await transfer.export(self.store, file)
 
+    @traced("upsert_memory", imported)
     async def import_(self, lines: Iterable[str], *, on_progress: Progress | None = None) -> Imported:
         """Import what `export` wrote; evidence that is there already is not counted twice.
 

@@ -23,6 +23,7 @@ from agenthood.memory.long_term import LongTermMemory
 from agenthood.parts import Parts, assembled, scope_of
 from agenthood.stores.deadline import LOADING
 from agenthood.stores.factory import check_place, create_store
+from agenthood.telemetry_queue import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -210,6 +211,7 @@ class OpenStore:
             if parts.closed:
                 raise
         self._parts = parts
+        watch(self)
         if not parts.closed:
             for layer in parts.layers:
                 layer.store.on_failure = self._healing.start

@@ -171,7 +171,9 @@ def assembled(  # noqa: PLR0913  what parts are made of
 
     def layer(scope: Scope | None, space: ActiveSpace | None) -> Parts:
         seen = store if scope is None else ScopedStore(store, scope)
-        guarded = GuardedStore(seen, deadline=settings.deadline, quiet=closed)
+        guarded = GuardedStore(
+            seen, backend=str(settings.store.backend), deadline=settings.deadline, quiet=closed
+        )
         files = (
             folder if scope is None else folder / "scopes" / sha256(scope.prefix.encode()).hexdigest()[:16]
         )

@@ -15,6 +15,8 @@ from agenthood.learning.recall import Query
 from agenthood.learning.rules import mean_score
 from agenthood.records import UNKNOWN, EvalResult, Recall, RecalledLesson, Receipt
 from agenthood.redaction import redact
+from agenthood.telemetry import traced
+from agenthood.telemetry_facts import looked_up, recorded, session_learned
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -153,6 +155,7 @@ class AsyncSession:
             self.episode_id = await self._softly(self._record, None, left)
             self.receipt = replace(self.receipt, episode_id=self.episode_id)
 
+    @traced("search_memory", looked_up, softly=True)
     async def _recall(self) -> tuple[RecalledLesson, ...]:
         parts = self._hood.parts
         threshold = parts.settings.recall_threshold
@@ -175,12 +178,14 @@ class AsyncSession:
         shown = set(render_block(found, max_bytes=self._max_bytes).splitlines())
         return tuple(lesson for lesson in found if set(_items([lesson])) & shown)
 
+    @traced("create_memory", recorded)
     async def _record(self) -> str | None:
         outcome = shortened(self.notes.outcome)
         return await self._hood.parts.learner.record(
             EvalResult(self.task, {}, outcome, self.member, self.skill)
         )
 
+    @traced("upsert_memory", session_learned)
     async def _learn(self) -> Receipt:
         result = EvalResult(
             self.task,

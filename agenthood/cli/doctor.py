@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,7 @@ import click
 from agenthood.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from agenthood.cli.checks import Check
+    from agenthood.cli.check import Check
 
 
 @click.command(short_help="Check settings, embedder, store and disk.")
@@ -18,7 +17,9 @@ if TYPE_CHECKING:
 def doctor(session: Session, /) -> int:
     """Check settings, embedder, store, permissions and disk; says what is wrong and what to do.
 
-    One sentence is really embedded with the embedder that is set. Keys are only said to be set or not.
+    One sentence is really embedded with the embedder that is set. The store is opened and asked for its version, its
+    collections with their indices and the rows of each tenant, and for what waits to be learned; one that does not
+    answer is given up on. Keys are only said to be set or not.
     Without a terminal: one check per line, with tabs between result (ok, warning, failed), name and what was
     found. The exit code is 1 if a check failed.
     """
@@ -31,7 +32,7 @@ def doctor(session: Session, /) -> int:
         rows.append((check.result, check.name, check.found))
     ok = not any(check.result == "failed" for check in checks)
     if session.output.json:
-        session.output.document({"ok": ok, "checks": [asdict(check) for check in checks]})
+        session.output.document({"ok": ok, "checks": [check.to_dict() for check in checks]})
     else:
         session.output.table(("result", "check", "found"), rows)
         session.output.note(_verdict(checks))

@@ -12,6 +12,7 @@ from agenthood.embedding.base import EmbeddingSpace, Role, Vectors, clean, unit_
 from agenthood.embedding.endpoint import EndpointClient, EndpointOptions
 from agenthood.embedding.wire import Address, RawVectors, known_dimension
 from agenthood.errors import ConfigError, EmbeddingResponseError
+from agenthood.telemetry import embedding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +95,14 @@ class HttpEmbedder:
         self._request_dimension = dimension if send_dimensions else None
         self._prefixes: dict[Role, str] = {"query": query_prefix, "document": document_prefix}
         self._backend = backend
+        host, port = address.server
+        self._told = {
+            "gen_ai.operation.name": "embeddings",
+            "gen_ai.provider.name": backend,
+            "gen_ai.request.model": model,
+            "server.address": host,
+            "server.port": port,
+        }
 
     @property
     def dimension_known(self) -> bool:
@@ -167,7 +176,8 @@ class HttpEmbedder:
         payload: dict[str, object] = {"model": self._model, "input": texts, "encoding_format": "float"}
         if self._request_dimension is not None:
             payload["dimensions"] = self._request_dimension
-        values = await self._client.post(payload, len(texts))
+        with embedding(self._told, self._dimension):
+            values = await self._client.post(payload, len(texts))
         if self._dimension not in (None, values.shape[1]):
             raise EmbeddingResponseError(
                 f"embedding model {self._model!r} at {self._shown_url!r} gives {values.shape[1]} dimensions, "

@@ -61,12 +61,14 @@ class Address:
         shown: the base address for messages, without user name, password and query.
         login: user name and password that the address held, if any.
         local: True if the host is this machine, which no proxy can reach.
+        server: host and port.
     """
 
     url: str = field(repr=False)
     shown: str
     login: tuple[str, str] | None = field(repr=False)
     local: bool
+    server: tuple[str, int]
 
     @classmethod
     def parse(cls, base_url: str) -> Address:
@@ -88,7 +90,8 @@ class Address:
         netloc = name if port is None else f"{name}:{port}"
         path = parts.path.rstrip("/").removesuffix("/embeddings")
         url = urlunsplit((parts.scheme, netloc, path + "/embeddings", parts.query, ""))
-        return cls(url, urlunsplit((parts.scheme, netloc, path, "", "")), login, _is_local(host))
+        server = host, port or (443 if parts.scheme == "https" else 80)
+        return cls(url, urlunsplit((parts.scheme, netloc, path, "", "")), login, _is_local(host), server)
 
 
 def _is_local(host: str) -> bool:

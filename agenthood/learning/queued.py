@@ -159,6 +159,11 @@ class QueuedLearner(EpisodeLearner):
     # -- the queue --------------------------------------------------------------------------------------
 
     @property
+    def queue(self) -> QueueFile:
+        """Where episodes wait."""
+        return self._queue
+
+    @property
     def waits(self) -> bool:
         """Whether episodes wait to be learned."""
         return bool(self._queue)

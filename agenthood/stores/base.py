@@ -134,9 +134,10 @@ class Health:
 
     Attributes:
         backend: its kind, such as `lancedb`.
-        ok: True if it answered and could be written to.
-        detail: name -> value: `path` or `address` (without a password), `version`, and collection -> its `rows` and
-            what is known of its indices: `indices`, `unindexed_rows`, `quantization`, and `tenants` (tenant -> rows).
+        ok: True if it answered, and nothing is known that would keep it from being written to.
+        detail: name -> value: `path` or `address` (without a password); `version` of the server or library and of
+            its extension, once it was asked; `row_level_security` of a server, `in force` or why not. Each other
+            value is a mapping and describes the collection of that name, see `collections`.
         problem: what is wrong and the next step; empty if ok.
     """
 
@@ -144,6 +145,17 @@ class Health:
     ok: bool
     detail: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
+
+    @property
+    def collections(self) -> dict[str, Mapping[str, Any]]:
+        """Collection -> what is known of it.
+
+        `rows`; `indices`, name -> at least its `type` and `unindexed_rows`; `unindexed_rows`, how many rows searches
+        by meaning compare one by one although an index could serve them; `quantization`, the type of number in which
+        an index holds vectors, None where they are exact; and, where scopes share the collection, `tenants`, tenant
+        -> rows, of the hundred largest. Backends add more.
+        """
+        return {name: value for name, value in self.detail.items() if isinstance(value, dict)}
 
 
 class VectorStore(Protocol):
@@ -307,7 +319,7 @@ class VectorStore(Protocol):
         ...
 
     async def health(self) -> Health:
-        """Whether the store answers. Never raises."""
+        """Whether the store answers, and what is in it. Never raises, and makes no collection."""
         ...
 
     async def close(self) -> None:

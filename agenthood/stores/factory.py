@@ -44,6 +44,21 @@ def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = 
             return LanceStore(folder / "memory")
 
 
+def server_of(settings: StoreSettings) -> tuple[str, int]:
+    """Host and port of the server that `settings` name, without anything secret.
+
+    Raises:
+        ConfigError: the address cannot be read.
+    """
+    if settings.backend == "postgres":
+        from agenthood.stores.postgres.address import Address  # noqa: PLC0415
+
+        return Address.of(settings).server
+    from agenthood.stores.qdrant.address import address_of  # noqa: PLC0415
+
+    return address_of(settings).server
+
+
 def place_of(settings: StoreSettings, folder: Path) -> Path | None:
     """What an embedded store keeps everything in below the `.agenthood` directory `folder`; None for a server's."""
     return {"lancedb": folder / "memory", "sqlite": folder / "memory.sqlite"}.get(settings.backend)

@@ -73,13 +73,24 @@ class GuardedStore:
 
     Attributes:
         inner: the store itself.
+        backend: its kind, such as `lancedb`.
         deadline: seconds of its time that a section may take unless told otherwise.
         on_failure: called after a section that failed.
     """
 
-    def __init__(self, inner: VectorStore, *, deadline: float = DEADLINE, quiet: bool = False) -> None:
-        """Args: the `inner` store, the `deadline` of a section in seconds, and whether others log what fails."""
+    def __init__(
+        self, inner: VectorStore, *, backend: str = "", deadline: float = DEADLINE, quiet: bool = False
+    ) -> None:
+        """Put it around another.
+
+        Args:
+            inner: the store itself.
+            backend: its kind, for `health` where it does not answer.
+            deadline: of a section, in seconds.
+            quiet: whether others log what fails.
+        """
         self.inner = inner
+        self.backend = backend
         self.deadline = deadline
         self.on_failure: Callable[[], None] | None = None
         self._level = logging.DEBUG if quiet else logging.WARNING
@@ -338,7 +349,9 @@ class GuardedStore:
                 return await self.inner.health()
         except TimeoutError:
             problem = f"the store did not answer within {seconds:g} s: is it overloaded, or held by another process?"
-            return Health(type(self.inner).__name__, ok=False, problem=problem)
+        except Exception as exc:  # noqa: BLE001  whatever breaks in a store says that it is not well
+            problem = redact(f"the store failed: {exc!r:.300}")
+        return Health(self.backend or type(self.inner).__name__, ok=False, problem=problem)
 
     async def close(self) -> None:
         """See `VectorStore.close`; a store that does not answer is not waited for beyond the deadline."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from agenthood.errors import StoreError
 from agenthood.stores.base import LEXICAL_DIMENSION, Collection
 from agenthood.stores.filters import Equals, StartsWith
+from agenthood.stores.scoped import ScopedStore
 from stores.backends import SHARED, TYPED, everything, fields, full, record, unit
 
 if TYPE_CHECKING:
@@ -243,7 +246,56 @@ async def test_health_of_a_working_store(store: VectorStore):
     await store.upsert(TYPED, [full(1), full(2)])
     health = await store.health()
     assert health.ok, health.problem
-    assert health.detail[TYPED.name]["rows"] == 2
+    (told,) = health.collections.values()
+    assert told["rows"] == 2
+
+
+TENANTS = replace(TYPED, name="tenants", scoped=True)
+
+
+async def test_health_describes_every_collection_alike(store: VectorStore):
+    """Where the store is and what it runs on; for each collection its rows, indices and, where shared, tenants."""
+    for collection in (TYPED, SHARED):
+        await store.upsert(collection, [full(1), full(2)])
+    for number, tenant in enumerate(("b", "acme", "acme")):
+        whose = {"tenant_id": tenant, "project": "p", "agent_id": ""}
+        await store.upsert(TENANTS, [full(number, metadata={"type": "t", **whose})])
+    health = await store.health()
+    assert health.ok, health.problem
+    assert not health.problem
+    place = {"path", "address"} & health.detail.keys()
+    assert len(place) == 1
+    assert re.search(r"\d+\.\d+|^[a-z]+$", health.detail["version"])
+    assert health.detail.keys() - health.collections.keys() <= {*place, "version", "row_level_security"}
+    assert len(health.collections) == len(await store.collections())
+    for name, told in health.collections.items():
+        assert type(told["rows"]) is int, name
+        assert type(told["unindexed_rows"]) is int
+        assert 0 <= told["unindexed_rows"] <= told["rows"]
+        assert told["quantization"] is None or isinstance(told["quantization"], str)
+        for index in told["indices"].values():
+            assert isinstance(index["type"], str)
+            assert type(index["unindexed_rows"]) is int
+    told = next(told for name, told in health.collections.items() if name.endswith(TENANTS.name))
+    if isinstance(store, ScopedStore):
+        assert told.get("tenants", {}).keys() <= {store.scope.tenant}
+        return
+    assert told["tenants"] == {"acme": 2, "b": 1}
+    assert list(told["tenants"]) == ["acme", "b"]
+    assert told["rows"] == 3
+    assert "tenants" not in health.collections[TYPED.name]
+
+
+async def test_health_makes_nothing(backend: Backend):
+    """A store that is not there yet is well, and is not there afterwards either."""
+    async with backend.reopened() as store:
+        health = await store.health()
+        assert health.ok, health.problem
+        assert health.collections == {}
+        assert await store.collections() == ()
+    async with backend.reopened() as again:
+        await again.health()
+    assert not (backend.folder / "memory.sqlite").exists()
 
 
 async def test_maintain_reports_and_changes_no_record(store: VectorStore, backend: Backend):

@@ -86,11 +86,11 @@ async def keep_indexed(table: AsyncTable, collection: Collection, rules: IndexRu
     A concurrent commit may come first; then it is left to the next time.
     """
     rows = await table.count_rows()
-    large = rows >= rules.vectors_from
-    if not collection.typed:
-        large = await table.count_rows("starts_with(id, 'pattern:')") >= rules.shared_from
+    large = await with_vectors(table, collection) >= (
+        rules.vectors_from if collection.typed else rules.shared_from
+    )
     columns = [
-        column for column in _vector_columns(collection) if await _due(table, column, rules, large=large)
+        column for column in vector_columns(collection) if await _due(table, column, rules, large=large)
     ]
     if rows >= rules.ids_from and await table.index_stats("id_idx") is None:
         columns.append("id")
@@ -100,7 +100,7 @@ async def keep_indexed(table: AsyncTable, collection: Collection, rules: IndexRu
 async def rebuild(table: AsyncTable, collection: Collection, rules: IndexRules) -> None:
     """Build every index anew, so that none keeps anything of rows that are gone."""
     await create_scalar_indices(table, collection)
-    for column in (*_vector_columns(collection), "id"):
+    for column in (*vector_columns(collection), "id"):
         if await table.index_stats(f"{column}_idx") is None:
             continue
         # An index that can no longer be built still holds what is gone.
@@ -108,7 +108,13 @@ async def rebuild(table: AsyncTable, collection: Collection, rules: IndexRules) 
             await table.drop_index(f"{column}_idx")
 
 
-def _vector_columns(collection: Collection) -> tuple[str, ...]:
+async def with_vectors(table: AsyncTable, collection: Collection) -> int:
+    """How many rows have vectors: all of a table of our own, the patterns of the shared one."""
+    return await table.count_rows(None if collection.typed else "starts_with(id, 'pattern:')")
+
+
+def vector_columns(collection: Collection) -> tuple[str, ...]:
+    """The columns of vectors that a table has."""
     return ("vector", "lexical") if collection.lexical else ("vector",)
 
 

@@ -8,6 +8,8 @@ processes' commits unless its read consistency interval is zero; every small wri
 
 from __future__ import annotations
 
+from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,6 @@ from agenthood.errors import AgenthoodError
 from agenthood.formats import unstorable_reason
 from agenthood.stores.base import (
     LEXICAL_DIMENSION,
-    SHARED,
     Collection,
     Health,
     Hit,
@@ -29,6 +30,7 @@ from agenthood.stores.base import (
 from agenthood.stores.lance import reads, upkeep
 from agenthood.stores.lance.background import BackgroundUpkeep
 from agenthood.stores.lance.errors import is_stale, translated
+from agenthood.stores.lance.health import told
 from agenthood.stores.lance.index import DEFAULT_RULES, IndexRules
 from agenthood.stores.lance.purge import purge
 from agenthood.stores.lance.rows import newest, to_table
@@ -36,6 +38,7 @@ from agenthood.stores.lance.search import Asked, Narrow, columns_of, search
 from agenthood.stores.lance.sql import compile_filter, one_of, only_ids
 from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
 from agenthood.stores.lance.writes import Superseded, add_new, chunks, delete_ids, merge
+from agenthood.stores.places import check_writable
 from agenthood.stores.validation import check_queries, partition, storable_ids
 
 if TYPE_CHECKING:
@@ -300,10 +303,12 @@ class LanceStore:
         """See `VectorStore.health`."""
         detail: dict[str, Any] = {"path": str(self.path)}
         try:
-            async with self.exclusive():
-                await self.ensure_collection(SHARED)
-            for collection in await self.collections():
-                detail[collection.name] = await self._tables.run("reading", collection, upkeep.describe)
+            check_writable(self.path)
+            detail["version"] = f"LanceDB {version('lancedb')}"
+            for collection in await self._tables.list() if self.path.is_dir() else ():
+                found = await self._tables.look(collection, partial(told, collection=collection))
+                if found is not None:
+                    detail[collection.name] = found
         except AgenthoodError as exc:
             return Health("lancedb", ok=False, detail=detail, problem=str(exc))
         return Health("lancedb", ok=True, detail=detail)

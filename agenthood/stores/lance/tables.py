@@ -150,6 +150,21 @@ class LanceTables:
                     await self.refresh(collection, table)
             return await work(await self.open(collection))
 
+    async def look(self, collection: Collection, work: Callable[[AsyncTable], Awaitable[T]]) -> T | None:
+        """As `run`, on the table as it is: nothing is made or completed. None if another process drops it."""
+        with translated(f"reading {collection.name!r} in {str(self.path)!r}"):
+            for attempt in range(ATTEMPTS):
+                if (table := await self._open(collection.name)) is None:
+                    return None
+                try:
+                    return await work(table)
+                except (RuntimeError, ValueError, OSError) as exc:
+                    if isinstance(exc, AgenthoodError) or not is_stale(exc) or attempt == ATTEMPTS - 1:
+                        raise
+                finally:
+                    table.close()
+        raise AssertionError  # pragma: no cover  the loop returns or raises
+
     async def refresh(self, collection: Collection, table: AsyncTable) -> None:
         """Let `table` stand on the latest version; if it was dropped, the next `open` makes it anew."""
         try:

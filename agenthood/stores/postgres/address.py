@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from agenthood.stores.settings import StoreSettings
 
+_PORT = 5432
 _KEPT_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
@@ -58,10 +59,17 @@ class Address:
             settings.timeout,
         )
 
+    @property
+    def server(self) -> tuple[str, int]:
+        """Host, or what stands for it, and port; of several the first."""
+        host = str(self.parameters.get("host") or self.parameters.get("hostaddr") or "localhost")
+        port = str(self.parameters.get("port") or "").partition(",")[0]
+        return host.partition(",")[0], int(port) if port.isdecimal() else _PORT
+
     def __str__(self) -> str:
         """`host:port/database`, without user and password."""
         host = self.parameters.get("host") or self.parameters.get("hostaddr") or "the default host"
-        port = self.parameters.get("port") or 5432
+        port = self.parameters.get("port") or _PORT
         database = self.parameters.get("dbname") or self.parameters.get("user") or "the default database"
         return f"{host}:{port}/{database}"
 

@@ -14,6 +14,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, cast
 
 from agenthood.errors import StoreError
+from agenthood.stores.places import MOST_TENANTS
 from agenthood.stores.postgres.advisory import taken
 from agenthood.stores.postgres.rows import vector_columns
 from agenthood.stores.postgres.search import dimension_of
@@ -33,6 +34,7 @@ _STATE_KNOWN_FOR = 10.0
 _LULL = 2.0
 _LONGEST_LULL = 120.0
 _MEMORY = "256MB"
+_BUILT = "hnsw"
 _log = logging.getLogger("agenthood")
 
 
@@ -174,20 +176,25 @@ class Indices:
                 f"select count(*) from {table.name} where {field} is not null"  # noqa: S608  our names
             )
             valid = await _valid(table.connection, index_of(table.name, field))
-            state = {None: "none: every row is compared", False: "being built, or not finished", True: "hnsw"}
+            state = {None: "none: every row is compared", False: "being built, or not finished", True: _BUILT}
             indices[field] = {"type": state[valid], "unindexed_rows": 0 if valid else present}
             unindexed = max(unindexed, 0 if valid else present)
-        tenants = await table.run(
-            f"select tenant_id, count(*) from {table.name} group by 1 order by 2 desc, 1 limit 100"  # noqa: S608
-        )
-        return {
+        found = {
             "rows": rows,
             "bytes": with_bytes,
             "dead_rows": dead,
             "indices": indices,
             "unindexed_rows": unindexed,
-            "tenants": dict(tenants),
+            "quantization": "float16" if any(one["type"] == _BUILT for one in indices.values()) else None,
         }
+        if table.collection.scoped:
+            found["tenants"] = dict(
+                await table.run(
+                    f"select tenant_id, count(*) from {table.name} "  # noqa: S608  our names
+                    f"where tenant_id is not null group by 1 order by 2 desc, 1 limit {MOST_TENANTS}"
+                )
+            )
+        return found
 
 
 async def _valid(connection: Connection, name: str) -> bool | None:

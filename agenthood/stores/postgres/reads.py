@@ -94,9 +94,15 @@ async def holders(table: OpenTable, words: Sequence[str], condition: Clause, lim
 
 
 async def version(connection: Connection) -> str:
-    """Of the server and of pgvector."""
+    """Of the server and of pgvector, where that is there."""
     ((server, vector),) = await connection.run(
         "select current_setting('server_version'), "
         "(select extversion from pg_extension where extname = 'vector')"
     )
-    return f"PostgreSQL {server}, pgvector {vector}"
+    return f"PostgreSQL {server}, {f'pgvector {vector}' if vector else 'without pgvector yet'}"
+
+
+async def read_only(connection: Connection) -> bool:
+    """Whether nothing can be written, as on a standby."""
+    ((answer,),) = await connection.run("select current_setting('transaction_read_only') = 'on'")
+    return bool(answer)

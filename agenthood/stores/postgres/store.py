@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agenthood.errors import AgenthoodError, MissingExtraError, StoreError
+from agenthood.errors import AgenthoodError, MissingExtraError, StoreError, StoreUnavailableError
 from agenthood.formats import loads_object, unstorable_reason
 from agenthood.stores.base import (
     LEXICAL_DIMENSION,
-    SHARED,
     TYPED_FIELDS,
     Collection,
     Health,
@@ -288,12 +287,19 @@ class PostgresStore:
         """See `VectorStore.health`; also says whether row level security holds, and of how many rows each tenant is."""
         detail: dict[str, Any] = {"address": str(self._database.address)}
         try:
-            await self.ensure_collection(SHARED)
             async with self._database.transaction("asking for its version", rows=False) as connection:
                 detail["version"] = await reads.version(connection)
-            detail["row_level_security"] = self._database.wall or "in force"
+                read_only = await reads.read_only(connection)
+            if await self._database.ready(make=False):
+                detail["row_level_security"] = self._database.wall or "in force"
             for collection in await self.collections():
-                detail[collection.name] = await self._described(collection)
+                if (found := await self._described(collection)) is not None:
+                    detail[collection.name] = found
+            if read_only:
+                raise StoreUnavailableError(
+                    f"Postgres at {self._database.address} is read-only, such as a standby: "
+                    "give the address of the primary server"
+                )
         except AgenthoodError as exc:
             return Health("postgres", ok=False, detail=detail, problem=str(exc))
         return Health("postgres", ok=True, detail=detail)

@@ -21,11 +21,13 @@ class Address:
     """Where a server is and how to introduce oneself.
 
     Attributes:
+        server: host and port.
         shown: scheme, host, port and path: never a user, a password, a query or a key.
         headers: what a user and password in the url amount to.
         secrets: texts that no message may hold.
     """
 
+    server: tuple[str, int]
     shown: str
     headers: dict[str, str] = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
@@ -59,4 +61,6 @@ def address_of(settings: StoreSettings) -> Address:
     secrets = (settings.api_key or "", password, parts.password or "", *headers.values())
     name = f"[{host}]" if ":" in host else host
     path = parts.path.rstrip("/")
-    return Address(f"{parts.scheme}://{name}:{port}{path}", headers, tuple(filter(None, secrets)))
+    return Address(
+        (host, port), f"{parts.scheme}://{name}:{port}{path}", headers, tuple(filter(None, secrets))
+    )

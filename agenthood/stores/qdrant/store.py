@@ -15,7 +15,6 @@ from agenthood.errors import AgenthoodError, StoreError
 from agenthood.formats import loads_object, unstorable_reason
 from agenthood.stores.base import (
     LEXICAL_DIMENSION,
-    SHARED,
     TYPED_FIELDS,
     Collection,
     Health,
@@ -47,6 +46,11 @@ if TYPE_CHECKING:
 
     from agenthood.stores.filters import Filter
     from agenthood.stores.settings import StoreSettings
+
+_NO_WALL = (
+    "Qdrant has none: only the filters of agenthood keep tenants apart; give those that must not rely on that a "
+    "store.namespace and a key, or a server, of their own"
+)
 
 
 class QdrantStore:
@@ -271,11 +275,10 @@ class QdrantStore:
         detail: dict[str, Any] = {"address": self._connection.address.shown}
         try:
             detail["version"] = await self._connection.require_version()
-            async with self.exclusive("health"):
-                await self.ensure_collection(SHARED)
+            detail["row_level_security"] = _NO_WALL
             for collection in await self.collections():
-                info = await self._catalog.info(collection.name)
-                detail[collection.name] = await described(self._reader(collection), info)
+                if (info := await self._catalog.info(collection.name)) is not None:
+                    detail[collection.name] = await described(self._reader(collection), info)
         except AgenthoodError as exc:
             return Health("qdrant", ok=False, detail=detail, problem=str(exc))
         return Health("qdrant", ok=True, detail=detail)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agenthood.stores.places import MOST_TENANTS
 from agenthood.stores.qdrant.conditions import Compiled
 from agenthood.stores.qdrant.shapes import TENANT
 
 if TYPE_CHECKING:
     from agenthood.stores.qdrant.reads import Reader
-
-_MOST_TENANTS = 100
 
 
 async def report(reader: Reader, info: Any) -> dict[str, Any]:  # noqa: ANN401  a CollectionInfo or None
@@ -20,14 +19,27 @@ async def report(reader: Reader, info: Any) -> dict[str, Any]:  # noqa: ANN401  
         return found
     optimizer = info.optimizer_status
     quantization = getattr(info.config.quantization_config, "scalar", None)
+    payload = {
+        name: {"type": _text(index.data_type), "unindexed_rows": max(0, found["rows"] - index.points)}
+        for name, index in sorted((info.payload_schema or {}).items())
+    }
+    unindexed = await _unindexed(reader, info.indexed_vectors_count or 0)
     return found | {
         "status": _text(info.status),
         "optimizer": _text(getattr(optimizer, "error", optimizer)),
         "segments": info.segments_count,
         "indexed_vectors": info.indexed_vectors_count or 0,
+        "unindexed_rows": unindexed,
         "quantization": _text(quantization.type) if quantization is not None else None,
-        "indices": sorted(info.payload_schema or {}),
+        "indices": {name: {"type": "hnsw", "unindexed_rows": unindexed} for name in reader.vectors} | payload,
     }
+
+
+async def _unindexed(reader: Reader, indexed: int) -> int:
+    """How many rows have vectors that are in no graph; the server tells only of all vectors together."""
+    everything = Compiled(clause=True, exact=True)
+    vectors = sum([await reader.count(everything, {"has_vector": name}) for name in reader.vectors])
+    return max(0, -(-(vectors - indexed) // len(reader.vectors)))
 
 
 async def described(reader: Reader, info: Any) -> dict[str, Any]:  # noqa: ANN401  a CollectionInfo or None
@@ -36,7 +48,7 @@ async def described(reader: Reader, info: Any) -> dict[str, Any]:  # noqa: ANN40
     if reader.collection.scoped:
         facet = await reader.connection.call(
             f"counting the tenants of {reader.collection.name!r}",
-            lambda client: client.facet(reader.stored_name, TENANT, limit=_MOST_TENANTS, exact=True),
+            lambda client: client.facet(reader.stored_name, TENANT, limit=MOST_TENANTS, exact=True),
         )
         found["tenants"] = {str(hit.value): hit.count for hit in facet.hits}
     return found

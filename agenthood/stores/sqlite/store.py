@@ -6,17 +6,17 @@ decide and write. Every call runs in a thread of the store's own, see `worker`.
 
 from __future__ import annotations
 
-import os
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from agenthood.errors import AgenthoodError, StoreUnavailableError
+from agenthood.errors import AgenthoodError
 from agenthood.formats import unstorable_reason
 from agenthood.stores.base import LEXICAL_DIMENSION, Health, Hit, Matrix, UpsertResult
 from agenthood.stores.lock import StoreLock
+from agenthood.stores.places import check_writable
 from agenthood.stores.sqlite import reads, schema, upkeep, writes
 from agenthood.stores.sqlite.connection import reading, writing
 from agenthood.stores.sqlite.errors import load_apsw, translated
@@ -287,12 +287,7 @@ class SqliteStore:
         Raises:
             StoreUnavailableError: none could be made.
         """
-        there = next(parent for parent in self.path.absolute().parents if parent.exists())
-        if not os.access(there, os.W_OK | os.X_OK):
-            raise StoreUnavailableError(
-                f"{str(self.path)!r} cannot be made: permission denied or read-only file system: "
-                f"check who owns {str(there)!r}, or choose a path on a writable disk"
-            )
+        check_writable(self.path)
         return {"version": f"SQLite {load_apsw().sqlite_lib_version()}"}
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import StoreUnavailableError
+from agenthood.stores.places import MOST_TENANTS
 from agenthood.stores.sqlite.connection import writing
 from agenthood.stores.sqlite.errors import load_apsw
 from agenthood.stores.sqlite.schema import PARTITION
@@ -38,12 +39,13 @@ def describe(connection: apsw.Connection, tables: Tables) -> dict[str, Any]:
         indices["terms"] = {"type": "fts5", "unindexed_rows": 0}
     for column in (*tables.columns, "created_at"):
         indices[column] = {"type": "btree", "unindexed_rows": 0}
-    detail["indices"] = indices
+    # There is none of vectors that could serve in place of comparing all.
+    detail |= {"indices": indices, "unindexed_rows": 0, "quantization": None}
     if tables.collection.scoped:
         detail["tenants"] = dict(
             connection.execute(
                 f"select {PARTITION}, count(*) from {tables.rows} "
-                f"where {PARTITION} is not null group by {PARTITION}"
+                f"where {PARTITION} is not null group by {PARTITION} order by 2 desc, 1 limit {MOST_TENANTS}"
             )
         )
     return detail
