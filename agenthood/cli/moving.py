@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING
 
 import click
@@ -9,12 +10,12 @@ import click
 from agenthood.cli.interrupts import run_to_its_end
 from agenthood.cli.progress import progress
 from agenthood.cli.session import NoStoreError, Session, pass_session
-from agenthood.cli.text import counted
+from agenthood.cli.text import counted, shown
 from agenthood.errors import ConfigError, StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from agenthood.cli.output import Output
-    from agenthood.stores.copying import CopyReport
+    from agenthood.stores.copy_report import CopyReport
     from agenthood.stores.places import StorePlace
     from agenthood.stores.relocation import Relocation
 
@@ -163,3 +164,54 @@ def _tell(output: Output, report: CopyReport) -> int:
     if report.ok:
         output.note(f"{records} there, compared by count and checksum")
     return 0 if report.ok else 1
+
+
+@store.command(short_help="Check that a store keeps its promises.")
+@click.argument("place", required=False, metavar="[STORE]")
+@pass_session
+def check(session: Session, /, place: str | None) -> int:
+    """Check that STORE, or the one that is configured, does what agenthood relies on; takes some seconds.
+
+    Writes, reads, filters, searches and deletes in collections of its own, through two connections at once. They are
+    removed at the end, whatever happens; no record of yours is read or written. In a server's namespace that was never
+    used before, its empty bookkeeping stays. For a directory a store is made beside yours, and removed.
+
+    Without a terminal: one check per line, with tabs between result (ok, failed), check, seconds and what was expected
+    and found. The exit code is 1 if a check failed.
+    """
+    from agenthood.stores.places import StorePlace, find_place  # noqa: PLC0415  keeps --help light
+
+    settings = session.settings().store
+    found = find_place(place, settings, session.path) if place else StorePlace(settings, session.path)
+    return run_to_its_end(_check(session.output, found))
+
+
+async def _check(output: Output, place: StorePlace) -> int:
+    from dataclasses import asdict, replace  # noqa: PLC0415  keeps --help light
+    from pathlib import Path  # noqa: PLC0415
+    from tempfile import TemporaryDirectory  # noqa: PLC0415
+
+    from agenthood.cli.logs import logged_to  # noqa: PLC0415
+    from agenthood.stores.check import check_store  # noqa: PLC0415
+
+    name = str(place)
+    output.note(f"checking {name}")
+    checks = []
+    with ExitStack() as stack:
+        stack.enter_context(logged_to(output.warn))
+        if place.embedded:
+            folder = stack.enter_context(TemporaryDirectory(prefix="agenthood-check-", dir=place.nearest))
+            place = replace(place, folder=Path(folder))
+        async with aclosing(check_store(place.open)) as found:
+            async for one in found:
+                checks.append(one)
+                if not output.json:
+                    row = ("ok" if one.ok else "failed", one.name, f"{one.seconds:.2f}", one.found)
+                    output.line("\t".join(map(shown, row)))
+                    output.flush()
+    ok = all(one.ok for one in checks)
+    if output.json:
+        output.document({"ok": ok, "store": name, "checks": [asdict(one) for one in checks]})
+    else:
+        output.note("all is well" if ok else f"failed: {', '.join(one.name for one in checks if not one.ok)}")
+    return 0 if ok else 1

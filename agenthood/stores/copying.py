@@ -6,10 +6,10 @@ there and differs is overwritten: the source is right. What only the target has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from agenthood.stores.checksum import Checksum, digest
+from agenthood.stores.copy_report import Copied, CopyReport, Tally
 from agenthood.stores.filters import where
 from agenthood.stores.naming import is_scratch
 from agenthood.stores.relocation import Layer, Origins, Relocation, scope_in
@@ -24,91 +24,6 @@ _RECORDS: Final = 1_000
 _BYTES: Final = 16_000_000
 _NAMED: Final = 20
 """Refused records that are kept to be named; the others are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """What became of the records of one layer.
-
-    Attributes:
-        collection: the target's collection.
-        scope: whose records; empty for a directory's own.
-        records: how many the source has.
-        written: of them, how many were missing and were written.
-        replaced: how many were there, differed, and were overwritten.
-        unchanged: how many were there already and identical.
-        extra: how many records only the target has.
-        source: checksum of the source's records, 64 hexadecimal digits.
-        target: checksum of the same records, read from the target again.
-        problem: what is wrong with the copy; empty if nothing is.
-    """
-
-    collection: str
-    scope: str
-    records: int
-    written: int
-    replaced: int
-    unchanged: int
-    extra: int
-    source: str
-    target: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class CopyReport:
-    """What was copied.
-
-    Attributes:
-        layers: one for each collection and scope.
-        refused: how many records the target refused.
-        rejected: the first of those, with the reason.
-        changed: whether the source was written to meanwhile; what came after the last look may be missing.
-    """
-
-    layers: tuple[Copied, ...]
-    refused: int
-    rejected: tuple[Rejection, ...]
-    changed: bool
-
-    @property
-    def ok(self) -> bool:
-        """Whether the target holds every record of the source, identical."""
-        return not self.refused and not any(layer.problem for layer in self.layers)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values, with `ok`."""
-        from dataclasses import asdict  # noqa: PLC0415
-
-        return {"ok": self.ok, **asdict(self)}
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What is known of one layer so far."""
-
-    written: int = 0
-    replaced: int = 0
-    unchanged: int = 0
-    found: int = 0
-    differing: int = 0
-    first: str = ""
-    copied: Checksum = field(default_factory=Checksum)
-    source: Checksum = field(default_factory=Checksum)
-    target: Checksum = field(default_factory=Checksum)
-
-    def problem(self, extra: int) -> str:
-        """What is wrong with the copy; empty if nothing is."""
-        parts = []
-        if missing := self.source.count - self.found:
-            parts.append(f"{missing:,} of {self.source.count:,} records are missing in the target")
-        if self.differing:
-            parts.append(f"{self.differing:,} of {self.source.count:,} records differ in the target")
-        if parts:
-            parts.append(f"the first is {self.first!r:.120}")
-        if extra < 0:
-            parts.append(f"the target counts {-extra:,} records fewer than it has")
-        return ", ".join(parts)
 
 
 async def copy_store(
@@ -148,7 +63,7 @@ class _Copy:
         self._target = target
         self._relocation = relocation
         self._on_progress = on_progress
-        self._tallies: dict[Layer, _Tally] = {}
+        self._tallies: dict[Layer, Tally] = {}
         self._origins = Origins()
         self._refused = 0
         self._rejected: list[Rejection] = []
@@ -198,7 +113,7 @@ class _Copy:
             there = await self._there(place, moved)
             missing = []
             for layer, record in moved:
-                tally = self._tallies.setdefault(layer, _Tally())
+                tally = self._tallies.setdefault(layer, Tally())
                 expected = digest(record)
                 tally.copied.add(expected)
                 if (found := there.get(record.id)) == expected:
@@ -216,7 +131,7 @@ class _Copy:
         for place, moved in self._placed(collection, batch).items():
             there = await self._there(place, moved)
             for layer, record in moved:
-                tally = self._tallies.setdefault(layer, _Tally())
+                tally = self._tallies.setdefault(layer, Tally())
                 expected, found = digest(record), there.get(record.id)
                 tally.source.add(expected)
                 if found is not None:
@@ -243,7 +158,7 @@ class _Copy:
         self._total = max(self._total, self._done)
         self._on_progress(self._done, self._total)
 
-    async def _told(self, layer: Layer, tally: _Tally) -> Copied:
+    async def _told(self, layer: Layer, tally: Tally) -> Copied:
         whose = where(**layer.scope.fields) if layer.scope else None
         extra = await self._target.count(layer.collection, whose) - tally.found
         return Copied(

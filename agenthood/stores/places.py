@@ -50,6 +50,11 @@ class StorePlace:
         return place is not None and not place.exists()
 
     @property
+    def nearest(self) -> Path:
+        """The directory, or the nearest above it that exists."""
+        return next(one for one in (self.folder, *self.folder.absolute().parents) if one.is_dir())
+
+    @property
     def project(self) -> str:
         """The name of the directory that `.agenthood` is in."""
         return self.folder.absolute().parent.name
