@@ -40,7 +40,9 @@ async def fill(store: VectorStore) -> None:
     """What a directory may hold: keys and values, mirrored patterns, a table of a space, an agent, another tenant."""
     odd = {"type": "t", "z": 1, "a": 1.5, "none": None, "yes": True, "big": 2**70, "text": "1"}
     shared = [record(f"ltm:{n}", f"{{'{n}': 'naïve 北京 👩‍💻\r\n'}}", metadata=odd) for n in range(30)]
-    shared += [record(f"pattern:{n}", metadata={"type": "learned_pattern"}, vector=unit(n)) for n in range(20)]
+    shared += [
+        record(f"pattern:{n}", metadata={"type": "learned_pattern"}, vector=unit(n)) for n in range(20)
+    ]
     await store.upsert(SHARED, shared)
     await store.upsert(TYPED, TYPED_ROWS)
     for scope in (AGENT, OTHER):
@@ -163,6 +165,7 @@ class Lossy(FaultyStore):
         self.change = change
 
     async def upsert(self, collection: Collection, records: Sequence[Record]) -> UpsertResult:
+        """See `VectorStore`, but for one record."""
         kept = [row for row in records if row.id != self.id]
         if self.change is not None:
             kept += [replace(row, **self.change) for row in records if row.id == self.id]
@@ -207,6 +210,7 @@ class Written(FaultyStore):
     late: Record | None = None
 
     async def scan(self, *args: Any, **options: Any) -> AsyncIterator[list[Record]]:
+        """See `VectorStore`; the first is followed by a write."""
         async for batch in super().scan(*args, **options):
             yield batch
         if self.late is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from agenthood.stores.base import SHARED, Collection
 from agenthood.stores.checksum import Checksum, digest
 from agenthood.stores.relocation import Layer, Origins, Relocation
 from agenthood.stores.scoped import into_scope, scoped
-from stores.backends import axis, fields, full, record
+from stores.backends import axis, fields, full, record, unit
 from stores.hostile import texts
 
 HOME = Scope("acme", "shop")
@@ -74,7 +75,7 @@ def test_between_two_of_a_kind_everything_stays():
 
 def test_a_server_has_nothing_outside_of_scopes():
     """What nobody can have put there has no place in a directory; it is named."""
-    with pytest.raises(StoreError, match="'stray'.*belongs to no scope"):
+    with pytest.raises(StoreError, match=r"'stray'.*belongs to no scope"):
         BACK(SHARED, record("stray"))
 
 
@@ -83,11 +84,11 @@ def test_two_scopes_never_become_one():
     origins = Origins()
     origins.note(Layer(scoped(SHARED), HOME), None)
     origins.note(Layer(scoped(PATTERNS), HOME), None)
-    with pytest.raises(StoreError, match="directory's own and tenant 'acme' project 'shop'.*--project"):
+    with pytest.raises(StoreError, match=r"directory's own and tenant 'acme' project 'shop'.*--project"):
         origins.note(Layer(scoped(PATTERNS), HOME), HOME)
 
 
-CHANGES = (
+CHANGES: tuple[dict[str, Any], ...] = (
     {"id": "other"},
     {"content": "other"},
     {"created_at": "2026-06-01T00:00:00.001Z"},
@@ -108,8 +109,8 @@ CHANGES = (
 
 def test_every_field_counts_in_the_checksum():
     """Any change gives another digest, the smallest of a vector too; so does text that moves to the next field."""
-    nudged = full(1).vector.copy()  # type: ignore[union-attr]
-    nudged[3] = nudged[3] + nudged[3] * 2e-7
+    nudged = unit(1)
+    nudged[3] *= 1 + 2e-7
     versions = [full(1), *(replace(full(1), **change) for change in CHANGES), replace(full(1), vector=nudged)]
     versions += [record("ab", "c"), record("a", "bc")]
     assert len({digest(one) for one in versions}) == len(versions)
