@@ -95,7 +95,7 @@ def find_place(text: str, configured: StoreSettings, folder: Path) -> StorePlace
     if colon and backend in EMBEDDED and path:
         return StorePlace(StoreSettings(backend=backend), Path(path))
     hint = did_you_mean(text, BACKENDS)
-    if not text or (hint and not Path(text).exists()):
+    if not text or (hint and Path(text).name == text and not Path(text).exists()):
         raise ConfigError(
             f"{text!r:.40} is no store: name a backend ({', '.join(BACKENDS)}), a directory or a URL{hint}"
         )
