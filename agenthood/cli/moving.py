@@ -11,7 +11,7 @@ from agenthood.cli.interrupts import run_to_its_end
 from agenthood.cli.progress import progress
 from agenthood.cli.session import NoStoreError, Session, pass_session
 from agenthood.cli.text import counted, shown
-from agenthood.errors import ConfigError, StoreError, StoreUnavailableError
+from agenthood.errors import ConfigError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from agenthood.cli.output import Output
@@ -37,11 +37,11 @@ def store() -> None:
 @click.option("--to", "target", required=True, metavar="STORE", help="The store to copy to.")
 @click.option(
     "--tenant",
-    help="Tenant that the directory's own records have on the server.  [default: local]",
+    help="Tenant of the directory's own records on the server.  [default: the configured one, else local]",
 )
 @click.option(
     "--project",
-    help="Project that they have there.  [default: the directory's name]",
+    help="Their project there.  [default: the configured one, else the directory's name]",
 )
 @pass_session
 def copy(session: Session, /, source: str, target: str, tenant: str | None, project: str | None) -> int:
@@ -60,12 +60,23 @@ def copy(session: Session, /, source: str, target: str, tenant: str | None, proj
     """
     output = session.output
     settings = session.settings()
-    from agenthood.stores.places import find_place  # noqa: PLC0415  keeps --help light
+    from agenthood.stores.places import between, find_place, home_of  # noqa: PLC0415  keeps --help light
+    from agenthood.stores.relocation import Relocation  # noqa: PLC0415
 
     begin = find_place(source, settings.store, session.path)
     end = find_place(target, settings.store, session.path)
     _check_places(begin, end)
-    relocation = _relocation(begin, end, tenant, project)
+    direction = between(begin, end)
+    if direction == "as it is":
+        _refuse_names(tenant, project)
+        relocation = Relocation()
+    else:
+        directory = begin if begin.embedded else end
+        if directory.folder == session.path:  # the names under which the engine looks there
+            tenant = settings.tenant if tenant is None else tenant
+            project = (settings.project or None) if project is None else project
+        relocation = Relocation(direction, home_of(directory, tenant, project))
+    _warn_of_waiting(output, begin)
     return run_to_its_end(_copy(output, begin, end, relocation))
 
 
@@ -81,20 +92,22 @@ def _check_places(begin: StorePlace, end: StorePlace) -> None:
         raise ConfigError(f"both are the same store: {begin}")
 
 
-def _relocation(begin: StorePlace, end: StorePlace, tenant: str | None, project: str | None) -> Relocation:
-    from agenthood.stores.places import between, home_of  # noqa: PLC0415  keeps --help light
-    from agenthood.stores.relocation import Relocation  # noqa: PLC0415
+def _refuse_names(tenant: str | None, project: str | None) -> None:
+    if tenant is not None or project is not None:
+        raise ConfigError(
+            "--tenant and --project say what a directory's own records are on a server; "
+            "between two of a kind every record keeps its scope: leave them out"
+        )
 
-    direction = between(begin, end)
-    if direction == "as it is":
-        if tenant is not None or project is not None:
-            raise ConfigError(
-                "--tenant and --project say what a directory's own records are on a server; "
-                "between two of a kind every record keeps its scope: leave them out"
-            )
-        return Relocation()
-    home = home_of(begin if direction == "to a server" else end, tenant, project)
-    return Relocation(direction, home)
+
+def _warn_of_waiting(output: Output, begin: StorePlace) -> None:
+    """What could not be learned yet is in no store."""
+    files = [begin.folder / "queue.jsonl", *begin.folder.glob("scopes/*/queue.jsonl")]
+    if begin.embedded and any(file.is_file() and file.stat().st_size for file in files):
+        output.warn(
+            f"episodes wait to be learned in {str(begin.folder)!r} and are not copied: "
+            "let agenthood migrate learn them there, and copy again"
+        )
 
 
 async def _copy(output: Output, begin: StorePlace, end: StorePlace, relocation: Relocation) -> int:
@@ -110,14 +123,9 @@ async def _copy(output: Output, begin: StorePlace, end: StorePlace, relocation: 
         try:
             with logged_to(output.warn), progress("Copying", quiet=output.quiet or output.json) as advance:
                 report = await copy_store(source, target, relocation=relocation, on_progress=advance)
-        except asyncio.CancelledError:
+        except (StoreUnavailableError, asyncio.CancelledError):
             output.problem("stopped: the same command goes on where this one was")
             raise
-        except StoreError as error:
-            again = "; the same command goes on where this one was"
-            raise type(error)(
-                f"{error}{again if isinstance(error, StoreUnavailableError) else ''}"
-            ) from error
         finally:
             await target.close()
     finally:

@@ -222,3 +222,23 @@ def test_check_of_a_server_that_is_down(run: Run):
     assert "cannot reach Postgres" in done.json["checks"][0]["found"]
     assert "p4ssw0rd" not in done.out + done.err
     assert json.loads(done.out)["store"] == "postgres at 127.0.0.1:1/x, namespace 'agenthood'"
+
+
+def test_the_names_on_the_server_are_those_of_the_settings(run: Run, learned: Path, url: str, tmp_path: Path):
+    """Where tenant and project are configured the engine looks there, so the records go there; options come first."""
+    (learned / "config.json").write_text(json.dumps({"tenant": "acme", "project": "web"}))
+    done = run("store", "copy", "--from", "lancedb", "--to", url, "--json")
+    assert {one["scope"] for one in done.json["layers"]} == {"tenant 'acme' project 'web'"}
+    done = run("store", "copy", "--from", "lancedb", "--to", url, "--project", "shop", "--json")
+    assert {one["scope"] for one in done.json["layers"]} == {"tenant 'acme' project 'shop'"}
+    done = run("store", "copy", "--from", url, "--to", f"sqlite:{tmp_path / 'new'}", "--tenant", "acme")
+    assert done.code == 0
+    assert f"as tenant 'acme' project {tmp_path.name!r}" in done.err
+
+
+def test_waiting_episodes_are_pointed_out(run: Run, learned: Path):
+    """They are in a file beside the store, which is not copied."""
+    (learned / "queue.jsonl").write_text('{"episode": "waits"}\n')
+    done = run("store", "copy", "--from", "lancedb", "--to", "sqlite")
+    assert done.code == 0
+    assert "wait to be learned" in done.err
