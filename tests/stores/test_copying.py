@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from agenthood.stores.base import Record, VectorStore
+    from conftest import GoldenStore
 
 HOME = Scope("local", "shop")
 AGENT, OTHER = Scope(agent="agent 7"), Scope("globex", "it's / 北京", "a")
@@ -263,3 +264,17 @@ async def test_nothing_is_written_where_two_scopes_would_become_one(tmp_path: Pa
     assert await target.count(scoped(TYPED)) == 41 + 20 + 1
     await source.close()
     await target.close()
+
+
+async def test_a_store_of_the_typescript_program(golden_store: GoldenStore, tmp_path: Path):
+    """Its several rows of one id are copied as the newest, its 1536-dimensional vectors to the last bit."""
+    first, last = LanceStore(golden_store("a") / "memory"), LanceStore(tmp_path / "last")
+    server = SqliteStore(tmp_path / "memory.sqlite")
+    assert (await copy_store(first, server, relocation=OUT)).ok
+    assert (await copy_store(server, last, relocation=BACK)).ok
+    assert await contents(last) == await contents(first)
+    rows = await everything(last, REAL_SHARED)
+    assert len(rows) == len({row.id for row in rows}) == 143
+    assert any(row.vector is not None for row in rows)
+    for store in (first, server, last):
+        await store.close()

@@ -58,6 +58,7 @@ def test_what_goes_to_a_server_comes_back_the_same(tenant: str, project: str, ag
         (SHARED, row),
         (scoped(SHARED), into_scope(row, Scope(agent=agent or "a"))),
         (scoped(SHARED), into_scope(row, Scope("x" + tenant, project, agent))),
+        (scoped(SHARED), into_scope(row, Scope(tenant, "x" + project, agent))),
     ):
         there, moved = out(collection, one)
         here, returned = back(there.collection, moved)
@@ -112,7 +113,7 @@ def test_every_field_counts_in_the_checksum():
     nudged = unit(1)
     nudged[3] *= 1 + 2e-7
     versions = [full(1), *(replace(full(1), **change) for change in CHANGES), replace(full(1), vector=nudged)]
-    versions += [record("ab", "c"), record("a", "bc")]
+    versions += [record("ab", "c"), record("a", "bc"), record("a:", "b"), record("a", ":b")]
     assert len({digest(one) for one in versions}) == len(versions)
     assert digest(full(1)) == digest(replace(full(1), metadata=dict(full(1).metadata)))
 
@@ -126,3 +127,4 @@ def test_the_order_of_records_does_not_count_but_their_number_does():
     assert sums[0] == sums[1]
     assert str(sums[0]) == str(sums[1])
     assert sums[0] != sums[2]
+    assert str(sums[0]) != str(sums[2])
