@@ -54,10 +54,12 @@ async def check_store(open_store: Callable[[], VectorStore]) -> AsyncGenerator[S
         The checks in their order. If the store cannot be reached there is only one.
     """
     ground = Ground(open_store(), open_store(), scratch_name())
+    reached = False
     try:
-        reached = await _one("can be reached and written to", ground.reach)
-        yield reached
-        if reached.ok:
+        first = await _one("can be reached and written to", ground.reach)
+        reached = first.ok
+        yield first
+        if reached:
             for name, check in CHECKS.items():
                 yield await _one(name, partial(check, ground))
             yield await _one("leaves nothing behind", partial(_clean, ground))
@@ -65,7 +67,7 @@ async def check_store(open_store: Callable[[], VectorStore]) -> AsyncGenerator[S
         try:
             await ground.remove()
         except AgenthoodError:
-            if reached.ok:  # else it made nothing
+            if reached:  # else it made nothing
                 raise
         finally:
             await ground.close()

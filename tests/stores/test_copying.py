@@ -22,6 +22,7 @@ from agenthood.stores.scoped import ScopedStore, scoped
 from agenthood.stores.sqlite.store import SqliteStore
 from agenthood.stores.testing import FaultyStore
 from stores.backends import SHARED, TYPED, everything, fields, full, record, unit
+from stores.hostile import HOSTILE
 from stores.postgres_server import postgres_store
 from stores.qdrant_local import open_qdrant, remove_qdrant
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 HOME = Scope("local", "shop")
 AGENT, OTHER = Scope(agent="agent 7"), Scope("globex", "it's / 北京", "a")
 OUT, BACK = Relocation("to a server", HOME), Relocation("from a server", HOME)
+OWN = 50 + len(HOSTILE)
 TYPED_ROWS = [full(number) for number in range(40)] + [full(40, vector=None, lexical=None, terms=None)]
 
 
@@ -44,6 +46,7 @@ async def fill(store: VectorStore) -> None:
     shared += [
         record(f"pattern:{n}", metadata={"type": "learned_pattern"}, vector=unit(n)) for n in range(20)
     ]
+    shared += [record(f"hostile {text}", text, metadata={"type": "t", "text": text}) for text in HOSTILE]
     await store.upsert(SHARED, shared)
     await store.upsert(TYPED, TYPED_ROWS)
     for scope in (AGENT, OTHER):
@@ -79,7 +82,7 @@ async def test_all_backends_round_and_back(tmp_path: Path):
             report = await copy_store(source, target, relocation=relocation)
             assert report.ok, report
             assert not report.changed
-            assert sum(layer.written for layer in report.layers) == 50 + 41 + 30
+            assert sum(layer.written for layer in report.layers) == OWN + 41 + 30
             assert all(layer.source == layer.target and not layer.extra for layer in report.layers)
             source = target
         assert await contents(last) == await contents(first)
@@ -117,7 +120,7 @@ async def test_a_second_copy_writes_nothing(tmp_path: Path):
     report = await copy_store(source, counted)
     assert report.ok
     assert "upsert" not in counted.calls
-    assert {layer.unchanged for layer in report.layers} == {50, 41, 10, 5}
+    assert {layer.unchanged for layer in report.layers} == {OWN, 41, 10, 5}
     await target.upsert(TYPED, [full(3, vector=unit(99)), full(4, content="older"), full(900)])
     await target.upsert(Collection("patterns_old", 8, typed=True), [full(1), full(2)])
     report = await copy_store(source, target)
@@ -129,6 +132,20 @@ async def test_a_second_copy_writes_nothing(tmp_path: Path):
     await target.delete(TYPED, [full(900).id])
     await target.drop_collection("patterns_old")
     assert await contents(target) == await contents(source)
+    await source.close()
+    await target.close()
+
+
+async def test_batches_are_neither_tiny_nor_huge(tmp_path: Path):
+    """Rows of many small commits are written in one, large ones in several, so that memory stays bounded."""
+    source, target = LanceStore(tmp_path / "memory"), FaultyStore(SqliteStore(tmp_path / "b.sqlite"))
+    for number in range(12):
+        await source.upsert(TYPED, [full(number)])
+    assert (await copy_store(source, target)).ok
+    assert target.calls.count("upsert") == 1
+    await source.upsert(SHARED, [record(f"large {n}", "x" * 6_000_000) for n in range(5)])
+    assert (await copy_store(source, target)).ok
+    assert target.calls.count("upsert") == 3
     await source.close()
     await target.close()
 
