@@ -45,15 +45,15 @@ class ScopedStore:
     async def find(self, collection: Collection) -> Collection | None:
         """See `VectorStore.find`."""
         found = await self.inner.find(scoped(collection))
-        return None if found is None else _unscoped(found)
+        return None if found is None else unscoped(found)
 
     async def ensure_collection(self, collection: Collection) -> Collection:
         """See `VectorStore.ensure_collection`."""
-        return _unscoped(await self.inner.ensure_collection(scoped(collection)))
+        return unscoped(await self.inner.ensure_collection(scoped(collection)))
 
     async def collections(self) -> tuple[Collection, ...]:
         """See `VectorStore.collections`: those that scopes share, whether this one has records in them or not."""
-        return tuple(_unscoped(one) for one in await self.inner.collections() if one.scoped)
+        return tuple(unscoped(one) for one in await self.inner.collections() if one.scoped)
 
     async def drop_collection(self, name: str) -> None:
         """Remove the records that this scope has in it: the others' stay."""
@@ -182,13 +182,10 @@ class ScopedStore:
     def _outward(self, record: Record) -> Record:
         if not isinstance(record.id, str) or not record.id or not isinstance(record.metadata, Mapping):
             return record  # refused by the store, by name
-        return replace(
-            record, id=self.scope.prefix + record.id, metadata={**record.metadata, **self.scope.fields}
-        )
+        return into_scope(record, self.scope)
 
     def _inward(self, record: Record) -> Record:
-        metadata = {name: value for name, value in record.metadata.items() if name not in SCOPE_FIELDS}
-        return replace(record, id=self._own(record.id), metadata=metadata)
+        return out_of_scope(record, self.scope)
 
     def _is_mine(self, record: Record) -> bool:
         return all(record.metadata.get(name) == value for name, value in self.scope.fields.items())
@@ -226,5 +223,17 @@ def scoped(collection: Collection) -> Collection:
     return replace(collection, name=_PREFIX + collection.name, scoped=True)
 
 
-def _unscoped(collection: Collection) -> Collection:
+def unscoped(collection: Collection) -> Collection:
+    """The collection that one scope sees in a table that all share."""
     return replace(collection, name=collection.name.removeprefix(_PREFIX), scoped=False)
+
+
+def into_scope(record: Record, scope: Scope) -> Record:
+    """A record of one scope as it lies where all scopes' records do."""
+    return replace(record, id=scope.prefix + record.id, metadata={**record.metadata, **scope.fields})
+
+
+def out_of_scope(record: Record, scope: Scope) -> Record:
+    """A record from where all scopes' records lie as its scope sees it."""
+    metadata = {name: value for name, value in record.metadata.items() if name not in SCOPE_FIELDS}
+    return replace(record, id=record.id.removeprefix(scope.prefix), metadata=metadata)
