@@ -55,7 +55,11 @@ class UseLog:
 
     def _append(self, data: bytes) -> None:
         # One write to a file opened for appending: lines of several processes never mix.
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            file = self._opened()
+        except FileNotFoundError:  # the first use of a scope, or of a store on a server
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._opened()
         try:
             found = os.fstat(file)
             if found.st_size + len(data) <= self._most_bytes or not found.st_size:
@@ -66,6 +70,9 @@ class UseLog:
         if self._path.stat().st_ino == found.st_ino:  # else another process has just made room
             self._path.replace(self._old)
         self._append(data)
+
+    def _opened(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
 
     def claimed(self) -> Iterator[dict[str, list[str]]]:
         """All uses noted until now, file by file: lesson id -> ISO 8601 times, earliest first.
