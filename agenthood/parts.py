@@ -157,6 +157,14 @@ def scope_of(settings: Settings, folder: Path) -> Scope | None:
     return None if embedded and scope == Scope() else scope
 
 
+def layers_of(scope: Scope | None, settings: Settings | None) -> tuple[Scope | None, ...]:
+    """`scope`, and for an agent of its own the layer that its project shares; None is the directory's own."""
+    if scope is None or settings is None or not scope.agent:
+        return (scope,)
+    home = settings.store.backend in EMBEDDED and scope.shared == Scope()
+    return (scope, None if home else scope.shared)
+
+
 def files_of(scope: Scope | None, folder: Path) -> Path:
     """Where what is kept beside the store lies: in the `.agenthood` directory, or in one of the scope's own in it."""
     if scope is None:
@@ -226,7 +234,5 @@ def assembled(  # noqa: PLR0913  what parts are made of
             shared,
         )
 
-    if scope is None or not scope.agent:
-        return layer(scope)
-    home = settings.store.backend in EMBEDDED and scope.shared == Scope()
-    return layer(scope, layer(None if home else scope.shared))
+    own, *shared = layers_of(scope, settings)
+    return layer(own, layer(shared[0]) if shared else None)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from agenthood.cli.text import counted, size
 from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
+from agenthood.config_store import SCOPE_KEYS
 from agenthood.errors import AgenthoodError
-from agenthood.stores.factory import in_the_way, place_of
+from agenthood.stores.factory import holds_tables, in_the_way
 from agenthood.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -68,11 +69,10 @@ def all_checks(path: Path) -> Iterator[Check]:
         yield _embedder(settings.embedder)
     yield _writable(path, chosen)
     yield _space(path)
-    yield from _queue(path)
+    yield from _queues(path, settings)
     if in_the_way(chosen, path) is not None:
         return  # said already
-    place = place_of(chosen, path)
-    if place is not None and not place.exists():
+    if not holds_tables(chosen, path):
         yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
     elif settings is not None:
         yield from _store(path, settings)
@@ -102,7 +102,10 @@ def _settings(path: Path, settings: Settings) -> Iterator[Check]:
         "merge threshold": ("merge_threshold", f"{settings.merge_threshold:g}"),
         "recall threshold": ("recall_threshold", f"{settings.recall_threshold:g}"),
         "most lessons": ("max_lessons", f"{settings.max_lessons or 'any number'}"),
+        "backend": ("store.backend", settings.store.backend),
     }
+    named = {name: getattr(settings, name) for name in SCOPE_KEYS}
+    values |= {name: (name, repr(value)) for name, value in named.items() if value is not None}
     for name, (field, value) in values.items():
         source = settings.sources.get(field)
         if field == "api_key" and not source and _standard_key(chosen):
@@ -188,11 +191,23 @@ def _space(path: Path) -> Check:
     return Check("disk", "ok", f"{size(free)} free")
 
 
-def _queue(path: Path) -> Iterator[Check]:
-    """What waits to be learned; it is read without the store, which may be down."""
+def _queues(path: Path, settings: Settings | None) -> Iterator[Check]:
+    """What waits to be learned, in every layer; it is read without the store, which may be down."""
+    from agenthood.parts import files_of, layers_of, scope_of  # noqa: PLC0415  loads numpy
+
+    try:
+        scope = None if settings is None else scope_of(settings, path)
+    except AgenthoodError as error:
+        yield Check("settings", "failed", str(error))
+        return
+    for layer in layers_of(scope, settings):
+        yield from _queue(files_of(layer, path))
+
+
+def _queue(folder: Path) -> Iterator[Check]:
     from agenthood.learning.queue_file import QueueFile  # noqa: PLC0415
 
-    queue = QueueFile(path / "queue.jsonl")
+    queue = QueueFile(folder / "queue.jsonl")
     try:
         waiting = queue.read()
     except AgenthoodError as error:
