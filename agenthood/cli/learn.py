@@ -67,7 +67,7 @@ class _Time(click.ParamType["datetime"]):
     help="Lines to learn at once, at most 2000 of them; 1 learns every line as it arrives.",
 )
 @pass_session
-def learn(
+def learn(  # noqa: PLR0913  the options of the command
     session: Session,
     /,
     file: str | None,
