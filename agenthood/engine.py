@@ -53,7 +53,12 @@ _log = logging.getLogger("agenthood")
 
 
 class AsyncHood(OpenStore):
-    """An open store with its engine. Use it as `async with open_async(path) as hood`, or `await` it."""
+    """An open store with its engine. Use it as `async with open_async(path) as hood`, or `await` it.
+
+    An agent of its own recalls what it learned for itself and what all agents of its project share. Whatever lists,
+    counts, changes, forgets or moves records is about its own: open the store without an agent for the shared ones.
+    `migrate` and `maintain` look after both.
+    """
 
     # -- learning and recalling -------------------------------------------------------------------------
 

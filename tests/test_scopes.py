@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import agenthood
+from agenthood.embedding.testing import HashedEmbedder
 from agenthood.errors import ConfigError
 from agenthood.stores.base import SHARED
 from agenthood.stores.testing import WRITES, Fault
@@ -228,6 +229,12 @@ async def test_a_change_of_model_reaches_every_layer(project: Project):
     async with project.open("B", **new) as hood:
         assert hood.migration is not None
         assert hood.migration.embedded == 1
+    async with project.open() as hood:  # with the former model
+        await hood.learn("pinned the compiler", score=0.9)
+    async with project.open("A", **new) as hood:
+        assert hood.migration is not None
+        assert hood.migration.embedded == 1
+        assert (await hood.recall("pinned the compiler", limit=1))[0].semantic
 
 
 async def test_an_embedder_that_comes_back_catches_up_in_every_layer(tmp_path: Path):
@@ -279,6 +286,21 @@ def test_agents_in_processes_of_their_own(tmp_path: Path, backend: str, monkeypa
             assert {one.text for one in hood.lessons()} == own
             found = {(one.text, one.shared) for one in hood.recall(f"{MINE} {YOURS}", threshold=0)}
             assert found == {(text, text not in own) for text in (MINE, YOURS)}
+
+
+async def test_patterns_of_a_scope_are_in_no_table_of_keys_and_values(tmp_path: Path):
+    """Also at the dimension of the TypeScript program, which reads none of it: where a scope's rows are counts once."""
+    async with opened(tmp_path, HashedEmbedder(), agent="A") as hood:
+        await hood.learn(MINE, score=0.9)
+        assert {id_.partition(":")[0] for id_ in await shared_rows(hood)} == {
+            "ltm",
+            "ep",
+            "__index_version__",
+        }
+        assert [one.semantic for one in await hood.recall(MINE)] == [True]
+    async with opened(tmp_path, HashedEmbedder()) as hood:
+        await hood.learn(OURS, score=0.9)
+        assert [id_ for id_ in await shared_rows(hood) if id_.startswith("pattern:")]
 
 
 # -- who names no scope --------------------------------------------------------------------------------------

@@ -200,6 +200,8 @@ async def _played(world: World, steps: list[tuple[Any, ...]]) -> None:
             assert set(SCOPE_FIELDS + LABELS) <= set(one.metadata), one.metadata
 
 
+@example(Scope("a/b", "c"), Scope("a", "b/c"), "x", "x")
+@example(Scope("a", "b"), Scope("a", "b", "c"), "c/x", "x")
 @given(scopes, scopes, st.sampled_from(IDS), st.sampled_from(IDS))
 def test_no_two_scopes_share_an_id(one: Scope, other: Scope, this: str, that: str):
     """Ids of different scopes differ, whatever is in their names, and are told apart by their prefixes."""
@@ -238,6 +240,9 @@ async def test_keys_of_the_view_are_its_own(store: VectorStore):
     assert list(found["one"].metadata.items()) == [("type", "t"), ("tier", "short"), ("record_type", "mine")]
     assert found["two"].metadata == {"type": "t"}
     assert await view.count(SHARED, where(tier="short")) == 1
+    foreign = record(view.scope.prefix + "three", metadata={"type": "t", **other.scope.fields})
+    await store.upsert(scoped(SHARED), [foreign])  # as no view writes it
+    assert await view.get(SHARED, ["three"]) == await other.get(SHARED, ["three"]) == {}
 
 
 @pytest.mark.parametrize("backend", WHOLE, indirect=True)
