@@ -217,7 +217,8 @@ def assembled(  # noqa: PLR0913  what parts are made of
         layers = [(guarded, index)] if shared is None else [(guarded, index), (shared.store, shared.index)]
         catch_up = CatchUp(space, partial(migration.reindex_layers, layers, space))
         recaller = Recaller(guarded, index, space, clock=clock)
-        uses = UseLog(files / "uses.jsonl", clock=clock)
+        # The records of a scope may be elsewhere, so that nothing else has made its directory.
+        uses = UseLog(files / "uses.jsonl", clock=clock, make_folder=scope is not None)
         return Parts(
             scope,
             guarded,

@@ -186,7 +186,7 @@ async def test_a_tenant_nobody_wrote_for_finds_nothing_and_says_so(project: Proj
             assert "nothing is stored for tenant 'nobody'" in found.reason
             assert "agent 'A'" in found.reason
     async with project.open("A", tenant="nobody") as hood:
-        assert "login" not in await _all_seen(hood)
+        assert OURS not in await _all_seen(hood)
     async with project.open("A", project="another") as hood:
         assert not await hood.recall(OURS, threshold=0)
     with pytest.raises(ConfigError, match="without a tenant sees nothing"):
@@ -371,7 +371,8 @@ async def test_on_a_server_a_directory_is_a_project(tmp_path: Path, way: str):
     async with engine("postgres", tmp_path / "x" / "shop" / way, **database) as hood:
         assert [one.text for one in await hood.lessons()] == [OURS]
     async with engine("postgres", tmp_path / "y" / "shop", **database) as hood:
-        assert [one.text for one in await hood.lessons()] == [OURS]
+        assert [one.text for one in await hood.recall(OURS, limit=1)] == [OURS]
+        assert (await hood.maintain()).lessons.uses == 1  # though nothing was in that directory
     async with engine("postgres", tmp_path / "other", **database) as hood:
         assert await hood.lessons() == []
     async with engine("postgres", tmp_path / "other", project="shop", **database) as hood:

@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 def test_the_first_use_makes_the_directory(tmp_path: Path):
-    """As for a scope, or a store on a server, of which nothing is in the directory yet."""
-    log = UseLog(tmp_path / "scopes" / "x" / "uses.jsonl")
+    """If that is wanted, as for a scope whose records are on a server."""
+    log = UseLog(tmp_path / "scopes" / "x" / "uses.jsonl", make_folder=True)
     log.note(["a"])
     assert [list(found) for found in log.claimed()] == [["a"]]
