@@ -350,9 +350,7 @@ class AsyncHood(OpenStore):
         if not await is_current(parts):
             await self._wait_for_model()
             moved = await migrated(parts)
-        # The shared layer last: where it is the directory's own, it is responsible for all tables there.
-        tidy_up = [await tidy(layer.store, layer.residual) for layer in parts.layers]
-        return MaintenanceReport(tidy_up[0], moved, tidied)
+        return MaintenanceReport(await tidy(parts.layers), moved, tidied)
 
     async def export(self, file: TextIO) -> int:
         """Write every lesson, episode and other memory as JSON lines; returns how many lines."""
