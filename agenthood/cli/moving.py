@@ -60,6 +60,7 @@ def copy(session: Session, /, source: str, target: str, tenant: str | None, proj
     """
     output = session.output
     settings = session.settings()
+    from agenthood.learning.labels import labels  # noqa: PLC0415
     from agenthood.stores.named import between, find_place, home_of  # noqa: PLC0415  keeps --help light
     from agenthood.stores.relocation import Relocation  # noqa: PLC0415
 
@@ -75,7 +76,7 @@ def copy(session: Session, /, source: str, target: str, tenant: str | None, proj
         if directory.folder == session.path:  # the names under which the engine looks there
             tenant = settings.tenant if tenant is None else tenant
             project = (settings.project or None) if project is None else project
-        relocation = Relocation(direction, home_of(directory, tenant, project))
+        relocation = Relocation(direction, home_of(directory, tenant, project), labels)
     _warn_of_waiting(output, begin)
     return run_to_its_end(_copy(output, begin, end, relocation))
 

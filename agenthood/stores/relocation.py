@@ -11,6 +11,7 @@ from agenthood.stores.scoped import into_scope, out_of_scope, scoped, unscoped
 
 if TYPE_CHECKING:
     from agenthood.stores.base import Collection, Record
+    from agenthood.stores.scoped import Labels
 
 Direction: TypeAlias = Literal["as it is", "to a server", "from a server"]
 
@@ -38,10 +39,12 @@ class Relocation:
     Attributes:
         direction: from an embedded store to a server, back, or between two of a kind.
         home: the scope that a directory's own records have on a server.
+        labels: what more the metadata of records say there, as `ScopedStore` takes it.
     """
 
     direction: Direction = "as it is"
     home: Scope | None = None
+    labels: Labels | None = None
 
     def __call__(self, collection: Collection, record: Record) -> tuple[Layer, Record]:
         """Where `record` of `collection` belongs, and the record as it lies there.
@@ -55,12 +58,12 @@ class Relocation:
         if self.direction == "from a server":
             return self._from_server(collection, record, scope, self.home)
         if not collection.scoped:
-            return Layer(scoped(collection), self.home), into_scope(record, self.home)
+            return Layer(scoped(collection), self.home), into_scope(record, self.home, self.labels)
         if scope is None or scope.project:
             return Layer(collection, scope), record
         tenant = self.home.tenant if scope.tenant == LOCAL else scope.tenant
         moved = Scope(tenant, self.home.project, scope.agent)
-        return Layer(collection, moved), into_scope(out_of_scope(record, scope), moved)
+        return Layer(collection, moved), into_scope(out_of_scope(record, scope), moved, self.labels)
 
     def _from_server(
         self, collection: Collection, record: Record, scope: Scope | None, home: Scope
@@ -76,7 +79,7 @@ class Relocation:
         if not scope.agent:
             return Layer(unscoped(collection)), own
         moved = Scope(agent=scope.agent)
-        return Layer(collection, moved), into_scope(own, moved)
+        return Layer(collection, moved), into_scope(own, moved, self.labels)
 
 
 class Origins:
