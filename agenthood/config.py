@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from agenthood.config_store import SCOPE_KEYS, SCOPE_VARIABLES, STORE_KEYS, STORE_VARIABLES, store_settings
+from agenthood.config_store import (
+    SCOPE_KEYS,
+    SCOPE_VARIABLES,
+    STORE_KEYS,
+    STORE_VARIABLES,
+    store_settings,
+    unused,
+)
 from agenthood.config_values import CONVERTERS, Value, choice, count, seconds, text, threshold
 from agenthood.errors import ConfigError
 from agenthood.learning.rules import MATCH_THRESHOLD, RECALL_THRESHOLD
@@ -77,7 +84,7 @@ _OUTAGE_VARIABLES = {"AGENTHOOD_FAIL": "fail", "AGENTHOOD_DEADLINE": "deadline"}
 _OUTAGE: dict[str, Callable[[Value], Any]] = {"fail": choice("open", "closed"), "deadline": seconds}
 _OURS = (
     "AGENTHOOD_EMBED", "AGENTHOOD_MERGE", "AGENTHOOD_RECALL", "AGENTHOOD_MAX_", "AGENTHOOD_FAIL", "AGENTHOOD_DEADLINE",
-    "AGENTHOOD_STORE_", "AGENTHOOD_VECTOR", "AGENTHOOD_TENANT", "AGENTHOOD_PROJECT",
+    "AGENTHOOD_STORE_", "AGENTHOOD_VECTOR", "AGENTHOOD_TENANT", "AGENTHOOD_PROJECT", "AGENTHOOD_AGENT",
 )  # fmt: skip
 SELF_CONTAINED = ("bundled", "lexical")
 """Kinds that need nothing else, so that a model or a key beside them is a mistake."""
@@ -140,7 +147,10 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
     in_file, unknown = _section(file, "embedder", content.get("embedder"), _KEYS, "bundled", "ollama")
     embedder = _overlaid(in_file, _from_environment(_VARIABLES, environ), "kind")
     in_file, unknown_too = _section(file, "store", content.get("store"), STORE_KEYS, "lancedb", "postgres")
-    store = _overlaid(in_file, _from_environment(STORE_VARIABLES, environ), "backend")
+    in_environment = _from_environment(STORE_VARIABLES, environ)
+    # An address alone in the file waits for whoever names its backend.
+    in_file = {name: in_environment[name] for name in ("backend",) if name in in_environment} | in_file
+    store = _overlaid(in_file, in_environment, "backend")
     scope = {
         name: Value(content[name], f"{name} in {file}")
         for name in SCOPE_KEYS
@@ -162,12 +172,11 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
     }
     values |= {name: _OUTAGE[name](found) for name, found in outage.items()}
     values |= {name: text(found) for name, found in scope.items()}
-    if store:
-        values["store"] = store_settings(store)
+    values["store"] = store_settings(store)
     sources = {f"store.{name}": found for name, found in store.items()} | embedder | numbers | outage | scope
     return Settings(
         embedder=_embedder_settings(embedder),
-        warnings=(*warnings, *unknown, *unknown_too, *_unused(embedder)),
+        warnings=(*warnings, *unknown, *unknown_too, *_unused(embedder), *unused(store, values["store"])),
         sources={name: found.source for name, found in sources.items()},
         **values,
     )

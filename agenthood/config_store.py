@@ -31,6 +31,10 @@ SCOPE_VARIABLES: Final = {
     "AGENTHOOD_PROJECT": "project",
     "AGENTHOOD_AGENT": "agent",
 }
+_USED: Final[dict[str, tuple[str, ...]]] = {
+    "postgres": ("url", "namespace", "timeout"),
+    "qdrant": ("url", "api_key", "namespace", "timeout"),
+}
 _CONVERTERS: dict[str, Callable[[Value], Any]] = {
     "backend": text,
     "url": text,
@@ -52,3 +56,13 @@ def store_settings(found: Mapping[str, Value]) -> StoreSettings:
     except ConfigError as error:
         sources = ", ".join(value.source for value in found.values())
         raise ConfigError(f"{error} ({sources})") from error
+
+
+def unused(found: Mapping[str, Value], store: StoreSettings) -> list[str]:
+    """A warning for each value beside a `store` that needs none, such as an address without a backend."""
+    used = ("backend", *_USED.get(store.backend, ()))
+    return [
+        f"{value.source} is not used by the {store.backend} store"
+        for name, value in found.items()
+        if name not in used
+    ]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from agenthood.errors import EmbeddingError, InvalidInputError, StoreError
 from agenthood.formats import parse_time, utc_now
-from agenthood.learning import archiving, forgetting, migration, tending, transfer
+from agenthood.learning import archiving, forgetting, tending, transfer
 from agenthood.learning.recall import Query
-from agenthood.opening import MIGRATION_SECONDS, OpenStore, migrated
+from agenthood.opening import MIGRATION_SECONDS, OpenStore, is_current, migrated
 from agenthood.overview import chosen_lessons, status_of
 from agenthood.records import (
     UNKNOWN,
@@ -30,6 +30,7 @@ from agenthood.records import (
     Receipt,
     Scoring,
     Status,
+    Tidied,
     Tier,
 )
 from agenthood.session import DEADLINE, AsyncSession
@@ -54,7 +55,12 @@ _log = logging.getLogger("agenthood")
 
 
 class AsyncHood(OpenStore):
-    """An open store with its engine. Use it as `async with open_async(path) as hood`, or `await` it."""
+    """An open store with its engine. Use it as `async with open_async(path) as hood`, or `await` it.
+
+    An agent of its own recalls what it learned for itself and what all agents of its project share. Whatever lists,
+    counts, changes, forgets or moves records is about its own: open the store without an agent for the shared ones.
+    `migrate` and `maintain` look after both.
+    """
 
     # -- learning and recalling -------------------------------------------------------------------------
 
@@ -318,7 +324,8 @@ class AsyncHood(OpenStore):
         await self._wait_for_model()
         report = await migrated(self.parts, on_progress=on_progress)
         if drop_old and report.complete:
-            await drop_other_spaces(self.store, self.index)
+            for layer in self.parts.layers:
+                await drop_other_spaces(layer.store, layer.index)
         return report
 
     async def _wait_for_model(self) -> None:
@@ -333,17 +340,24 @@ class AsyncHood(OpenStore):
         `max_lessons` of the settings are archived; evidence is never removed. What waits to be learned comes first,
         and a forget that was killed is finished.
         """
-        await self.parts.learner.settled(_LONG)
-        await self._finish_forgetting()
         parts = self.parts
-        tidied = await tending.tend(
-            parts.store, parts.index, parts.uses, now=parts.clock(), max_lessons=parts.settings.max_lessons
-        )
+        for layer in parts.layers:
+            await layer.learner.settled(_LONG)
+        await self._finish_forgetting()
+        tidied = Tidied()
+        for layer in parts.layers:
+            tidied += await tending.tend(
+                layer.store,
+                layer.index,
+                layer.uses,
+                now=parts.clock(),
+                max_lessons=parts.settings.max_lessons,
+            )
         moved = None
-        if not await migration.is_current(self.store, self.index):
+        if not await is_current(parts):
             await self._wait_for_model()
             moved = await migrated(parts)
-        return MaintenanceReport(await tidy(self.store, self.residual), moved, tidied)
+        return MaintenanceReport(await tidy(parts.layers), moved, tidied)
 
     async def export(self, file: TextIO) -> int:
         """Write every lesson, episode and other memory as JSON lines; returns how many lines."""

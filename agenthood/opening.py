@@ -175,14 +175,15 @@ class OpenStore:
         settings = self._settings or load_settings(self.path)
         for warning in settings.warnings if self._settings is None else ():
             _log.warning("%s", warning)
+        settings = replace(settings, **self._named)
+        scope = scope_of(settings, self.path)
+        store = self._new_store(settings, scope)
         from agenthood.embedding.choosing import chosen_embedder  # noqa: PLC0415  loads numpy
 
         embedder, self._fallback = await chosen_embedder(self._wanted, settings.embedder)
         self._healing = Healing(self._heal)
-        settings = replace(settings, **self._named)
-        scope = scope_of(settings, self.path)
         parts = assembled(
-            self._new_store(settings, scope),
+            store,
             lambda store: ActiveSpace(embedder, store, deadline=settings.embedder.deadline),
             settings,
             self.path,
@@ -253,8 +254,8 @@ class OpenStore:
         for layer in parts.layers:
             if layer.learner.waits:
                 await layer.learner.settled(self._migration_seconds)
-            if not await migration.is_current(layer.store, layer.index):
-                await migrated(layer, seconds=self._migration_seconds)
+        if not await is_current(parts):
+            await migrated(parts, seconds=self._migration_seconds)
 
     async def _heal(self) -> bool:
         """Do what an outage left undone; whether that is all."""
@@ -291,21 +292,25 @@ class OpenStore:
         self._ready = False
         if parts is not None:
             await self._healing.aclose()
+            await parts.catch_up.aclose()
             for layer in parts.layers:
                 await layer.learner.aclose()
-                await layer.catch_up.aclose()
             await _close(parts.store, parts.space)
 
 
 async def migrated(
     parts: Parts, *, seconds: float | None = None, on_progress: Progress | None = None
 ) -> MigrationReport:
-    """Make every lesson of `parts` findable; see `reindex_legacy_patterns`."""
+    """Make every lesson of `parts` findable, in all layers; see `reindex_layers`."""
+    layers = [(layer.store, layer.index) for layer in parts.layers]
     return await parts.catch_up.run(
-        migration.reindex_legacy_patterns(
-            parts.store, parts.index, parts.space, seconds=seconds, on_progress=on_progress
-        )
+        migration.reindex_layers(layers, parts.space, seconds=seconds, on_progress=on_progress)
     )
+
+
+async def is_current(parts: Parts) -> bool:
+    """Whether nothing is to be migrated in any layer."""
+    return all([await migration.is_current(layer.store, layer.index) for layer in parts.layers])
 
 
 async def _close(store: VectorStore, space: ActiveSpace) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agenthood.catch_up import CatchUp
 from agenthood.errors import AgenthoodError, StoreError
+from agenthood.formats import EPISODE
 from agenthood.learning import migration
 from agenthood.learning.index import EmbeddingIndex
+from agenthood.learning.labels import labels
+from agenthood.learning.lessons import LESSON_ROWS, PATTERN_ROWS
 from agenthood.learning.queue_file import QueueFile
 from agenthood.learning.queued import QueuedLearner
 from agenthood.learning.recall import Recaller, together
@@ -21,6 +26,7 @@ from agenthood.memory.uses import UseLog
 from agenthood.redaction import redact
 from agenthood.scope import LOCAL, Scope
 from agenthood.stores.base import SHARED
+from agenthood.stores.filters import AnyOf, StartsWith
 from agenthood.stores.guarded import GuardedStore
 from agenthood.stores.scoped import ScopedStore
 from agenthood.stores.settings import EMBEDDED
@@ -28,7 +34,6 @@ from agenthood.stores.settings import EMBEDDED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
-    from pathlib import Path
 
     from agenthood.config import Settings
     from agenthood.learning.recall import Query
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from agenthood.records import Recall, RecalledLesson
     from agenthood.stores.base import VectorStore
 
+_MEMORIES = AnyOf((LESSON_ROWS, PATTERN_ROWS, StartsWith("id", EPISODE)))
 _log = logging.getLogger("agenthood")
 
 
@@ -51,7 +57,7 @@ class Parts:
         residual: the signals.
         learner: what learns.
         recaller: what recalls.
-        catch_up: what indexes later what could not be indexed at once.
+        catch_up: what indexes later what could not be indexed at once, in all layers.
         uses: which lessons were put before an agent.
         settings: what the store was opened with.
         clock: the current time in UTC.
@@ -91,8 +97,8 @@ class Parts:
         """
         async with self.store.section("reading"):
             for layer in self.layers:
-                # Of what scopes share nothing is for the TypeScript program, which knows none.
-                layer.index.use(None if layer.scope else await layer.store.find(SHARED) or SHARED)
+                if layer.scope is None:
+                    layer.index.use(await layer.store.find(SHARED) or SHARED)
 
     async def recall(self, query: Query) -> Recall:
         """The lessons for `query`, also those that an embedder just back has to catch up with; notes no use.
@@ -103,9 +109,9 @@ class Parts:
             StoreError: the store could not be searched, or not in time.
         """
         found = await self._found(query)
-        if any([await layer.catch_up.just_done() for layer in self.layers]):
+        if await self.catch_up.just_done():
             found = await self._found(query)
-        missing = next((layer.catch_up.missing for layer in self.layers if layer.catch_up.missing), "")
+        missing = self.catch_up.missing
         return replace(found, degraded=True, reason=missing) if missing and not found.degraded else found
 
     async def _found(self, query: Query) -> Recall:
@@ -123,7 +129,7 @@ class Parts:
             return found
 
     async def _is_empty(self) -> bool:
-        return not any([await layer.store.count(SHARED) for layer in self.layers])
+        return not any([await layer.store.count(SHARED, _MEMORIES) for layer in self.layers])
 
     def note_uses(self, lessons: Iterable[RecalledLesson]) -> None:
         """Note that these lessons were put before an agent, each in its layer."""
@@ -139,12 +145,31 @@ def scope_of(settings: Settings, folder: Path) -> Scope | None:
     """The scope that is asked for; None for what is the directory's own, in a store that lives there.
 
     A directory's own records need no name, so that it can be moved. On a server the directory's name tells them apart.
+
+    Raises:
+        ConfigError: a name that cannot be used.
     """
     embedded = settings.store.backend in EMBEDDED
-    project = settings.project or ("" if embedded else folder.absolute().parent.name)
+    above = Path(os.path.abspath(folder)).parent  # noqa: PTH100  `resolve` would follow links to where it has another name
+    project = settings.project or ("" if embedded else above.name)
     tenant = LOCAL if settings.tenant is None else settings.tenant
     scope = Scope(tenant, project, settings.agent or "")
     return None if embedded and scope == Scope() else scope
+
+
+def layers_of(scope: Scope | None, settings: Settings | None) -> tuple[Scope | None, ...]:
+    """`scope`, and for an agent of its own the layer that its project shares; None is the directory's own."""
+    if scope is None or settings is None or not scope.agent:
+        return (scope,)
+    home = settings.store.backend in EMBEDDED and scope.shared == Scope()
+    return (scope, None if home else scope.shared)
+
+
+def files_of(scope: Scope | None, folder: Path) -> Path:
+    """Where what is kept beside the store lies: in the `.agenthood` directory, or in one of the scope's own in it."""
+    if scope is None:
+        return folder
+    return folder / "scopes" / sha256(scope.prefix.encode()).hexdigest()[:16]
 
 
 def assembled(  # noqa: PLR0913  what parts are made of
@@ -169,16 +194,17 @@ def assembled(  # noqa: PLR0913  what parts are made of
         closed: whether an outage of the store is raised.
     """
 
-    def layer(scope: Scope | None, space: ActiveSpace | None) -> Parts:
-        seen = store if scope is None else ScopedStore(store, scope)
+    def layer(scope: Scope | None, shared: Parts | None = None) -> Parts:
+        seen = store if scope is None else ScopedStore(store, scope, labels=labels)
         guarded = GuardedStore(
             seen, backend=str(settings.store.backend), deadline=settings.deadline, quiet=closed
         )
-        files = (
-            folder if scope is None else folder / "scopes" / sha256(scope.prefix.encode()).hexdigest()[:16]
-        )
-        space = space or space_of(guarded)
+        files = files_of(scope, folder)
+        # The model and its calibration are the project's: agents have them in common.
+        space = space_of(guarded) if shared is None else shared.space
         index = EmbeddingIndex(guarded, space.space, calibration=space.calibration)
+        if scope is not None:  # of what scopes share nothing is for the TypeScript program, which knows none
+            index.use(None)
         residual = ResidualMemory(files / "residual.json", clock=clock)
         learner = QueuedLearner(
             guarded,
@@ -190,15 +216,26 @@ def assembled(  # noqa: PLR0913  what parts are made of
             threshold=settings.merge_threshold,
             clock=clock,
         )
-        catch_up = CatchUp(space, partial(migration.reindex_legacy_patterns, guarded, index, space))
+        layers = [(guarded, index)] if shared is None else [(guarded, index), (shared.store, shared.index)]
+        catch_up = CatchUp(space, partial(migration.reindex_layers, layers, space))
         recaller = Recaller(guarded, index, space, clock=clock)
-        uses = UseLog(files / "uses.jsonl", clock=clock)
+        # The records of a scope may be elsewhere, so that nothing else has made its directory.
+        uses = UseLog(files / "uses.jsonl", clock=clock, make_folder=scope is not None)
         return Parts(
-            scope, guarded, space, index, residual, learner, recaller, catch_up, uses, settings, clock, closed
+            scope,
+            guarded,
+            space,
+            index,
+            residual,
+            learner,
+            recaller,
+            catch_up,
+            uses,
+            settings,
+            clock,
+            closed,
+            shared,
         )
 
-    parts = layer(scope, None)
-    if scope is not None and scope.agent:
-        home = settings.store.backend in EMBEDDED and scope.shared == Scope()
-        parts.shared = layer(None if home else scope.shared, parts.space)
-    return parts
+    own, *shared = layers_of(scope, settings)
+    return layer(own, layer(shared[0]) if shared else None)

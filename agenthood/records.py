@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -420,6 +420,10 @@ class Tidied:
     archived: int = 0
     restored: int = 0
     uses: int = 0
+
+    def __add__(self, other: Tidied) -> Tidied:
+        """Both together."""
+        return Tidied(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

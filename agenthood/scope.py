@@ -11,6 +11,7 @@ from agenthood.formats import unstorable_reason
 LOCAL = "local"
 """The tenant of who names none."""
 _LONGEST = 200
+"""In bytes of UTF-8: the name of a directory, from which a project has its own, may have 255."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,17 @@ class Scope:
     agent: str = ""
 
     def __post_init__(self) -> None:
-        if not self.tenant:
+        if self.tenant == "":
             raise ConfigError(
                 f"a scope without a tenant sees nothing: name one, or leave it out for {LOCAL!r}"
             )
         for name in ("tenant", "project", "agent"):
             value = getattr(self, name)
+            if not isinstance(value, str):
+                raise ConfigError(f"{name} {value!r:.80} cannot be used: give it as text")
             reason = unstorable_reason(value)
-            if reason is None and len(value) > _LONGEST:
-                reason = f"it has {len(value)} characters, more than {_LONGEST}"
+            if reason is None and (size := len(value.encode())) > _LONGEST:
+                reason = f"it has {size} bytes of UTF-8, more than {_LONGEST}: give a shorter one"
             if reason is not None:
                 raise ConfigError(f"{name} {value!r:.80} cannot be used: {reason}")
 

@@ -7,10 +7,14 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import AgenthoodError
+from agenthood.stores.scoped import scoped
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.memory.residual import ResidualMemory
+    from agenthood.parts import Parts
     from agenthood.stores.base import VectorStore
 
 _log = logging.getLogger("agenthood")
@@ -24,16 +28,29 @@ async def drop_other_spaces(store: VectorStore, index: EmbeddingIndex) -> None:
             await store.drop_collection(name)
 
 
-async def tidy(store: VectorStore, residual: ResidualMemory) -> dict[str, dict[str, Any]]:
-    """Compact every collection, then drop faded signals.
+async def tidy(layers: Sequence[Parts]) -> dict[str, dict[str, Any]]:
+    """Compact every collection of all layers, each once, then drop faded signals.
 
     Returns:
-        Collection -> what was done and found.
+        Collection -> what was done and found; those of a shared layer as `shared ...`.
     """
-    done = {collection.name: await store.maintain(collection) for collection in await store.collections()}
+    done: dict[str, dict[str, Any]] = {}
+    kept_up: set[str] = set()
+    for layer in layers:
+        for collection in await layer.store.collections():
+            # Tables that scopes share are one table, whichever layer sees it.
+            table = collection.name if layer.scope is None else scoped(collection).name
+            if table not in kept_up:
+                kept_up.add(table)
+                name = collection.name if layer is layers[0] else f"shared {collection.name}"
+                done[name] = await layer.store.maintain(collection)
+        await _drop_faded(layer.residual)
+    return done
+
+
+async def _drop_faded(residual: ResidualMemory) -> None:
     try:
         await asyncio.to_thread(residual.decay)
     except (AgenthoodError, OSError) as exc:
         # Residual memory only hints, so a file that cannot be used stops nothing.
         _log.warning("residual memory was not tidied: %s", exc)
-    return done

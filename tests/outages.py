@@ -15,6 +15,7 @@ from agenthood.sync import Hood
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agenthood.scope import Scope
     from agenthood.stores.base import VectorStore
 
 DEADLINE = 0.15
@@ -28,9 +29,9 @@ class FaultyHood(AsyncHood):
     def __init__(self, folder: Path, *, deadline: float = DEADLINE, fail: Any = None, **options: Any) -> None:
         settings = Settings(EmbedderSettings(kind="lexical"), deadline=deadline)
         super().__init__(folder / ".agenthood", fail=fail, **options | {"settings": settings})
-        self.faulty = FaultyStore(super()._new_store(settings))
+        self.faulty = FaultyStore(super()._new_store(settings, None))
 
-    def _new_store(self, settings: Settings) -> VectorStore:  # noqa: ARG002
+    def _new_store(self, settings: Settings, scope: Scope | None) -> VectorStore:  # noqa: ARG002
         return self.faulty
 
 

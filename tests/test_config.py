@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from agenthood.config import Settings, load_settings
 from agenthood.embedding.settings import EmbedderSettings
 from agenthood.errors import ConfigError
+from agenthood.stores.settings import StoreSettings
 from agenthood.suggest import closest
 
 
@@ -284,3 +286,98 @@ def test_what_an_outage_leads_to_is_configured(tmp_path: Path) -> None:
         Settings(EmbedderSettings(), fail="close")  # type: ignore[arg-type]
     (warning,) = load_settings(tmp_path, environ={"AGENTHOOD_FAILS": "open"}).warnings
     assert "AGENTHOOD_FAIL" in warning
+
+
+# -- the store and the scope -----------------------------------------------------------------------------------
+
+URL = "postgresql://me:pass-word-1@127.0.0.1/db"
+
+
+def test_the_store_is_a_name_or_an_object(tmp_path: Path) -> None:
+    """A name chooses an embedded one; an object has what a server needs, each with its source."""
+    assert load_settings(write(tmp_path, {"store": "sqlite"}), environ={}).store == StoreSettings(
+        backend="sqlite"
+    )
+    whole = {"backend": "qdrant", "url": "http://h:6333", "apiKey": "k", "namespace": "n", "timeout": 2}
+    settings = load_settings(write(tmp_path, {"store": whole}), environ={})
+    assert settings.store == StoreSettings(
+        backend="qdrant", url="http://h:6333", api_key="k", namespace="n", timeout=2.0
+    )
+    assert settings.warnings == ()
+    file = tmp_path / "config.json"
+    assert settings.sources["store.url"] == f"store.url in {file}"
+    assert "'k'" not in repr(settings)
+
+
+def test_every_variable_of_the_store_and_the_scope_is_read(tmp_path: Path) -> None:
+    """The environment alone is enough, goes before the file field by field, and empty counts as unset."""
+    environ = {
+        "AGENTHOOD_VECTOR_BACKEND": "postgres",
+        "AGENTHOOD_STORE_URL": URL,
+        "AGENTHOOD_STORE_NAMESPACE": "team",
+        "AGENTHOOD_STORE_TIMEOUT": "3",
+        "AGENTHOOD_STORE_API_KEY": "",
+        "AGENTHOOD_TENANT": " acme ",
+        "AGENTHOOD_PROJECT": "",
+        "AGENTHOOD_AGENT": "seven",
+    }
+    write(tmp_path, {"tenant": "other", "project": "shop", "store": {"backend": "postgres", "url": "x"}})
+    settings = load_settings(tmp_path, environ=environ)
+    assert settings.store == StoreSettings(backend="postgres", url=URL, namespace="team", timeout=3.0)
+    assert (settings.tenant, settings.project, settings.agent) == ("acme", "shop", "seven")
+    assert settings.sources["tenant"] == "AGENTHOOD_TENANT"
+    assert settings.warnings == ()
+    assert "pass-word-1" not in repr(settings)
+
+
+def test_what_the_file_says_of_another_store_is_left_there(tmp_path: Path) -> None:
+    """Another backend in the environment gets neither its address nor its key; an address without one fits any."""
+    write(tmp_path, {"store": {"backend": "qdrant", "url": "http://h", "apiKey": "secret"}})
+    sqlite = load_settings(tmp_path, environ={"AGENTHOOD_VECTOR_BACKEND": "sqlite"})
+    assert (sqlite.store, sqlite.warnings) == (StoreSettings(backend="sqlite"), ())
+    with pytest.raises(ConfigError, match="postgres store needs the address"):
+        load_settings(tmp_path, environ={"AGENTHOOD_VECTOR_BACKEND": "postgres"})
+    write(tmp_path, {"store": {"url": URL}})
+    assert load_settings(tmp_path, environ={"AGENTHOOD_VECTOR_BACKEND": "postgres"}).store.url == URL
+    (warning,) = load_settings(tmp_path, environ={}).warnings
+    assert "store.url" in warning
+    assert "is not used by the lancedb store" in warning
+
+
+@pytest.mark.parametrize(
+    ("content", "environ", "said"),
+    [
+        ({"store": "postgress"}, {}, "'postgress' is none of .*did you mean 'postgres'.*config.json"),
+        ({}, {"AGENTHOOD_VECTOR_BACKEND": "mysql"}, r"'mysql' is none of .*\(AGENTHOOD_VECTOR_BACKEND\)"),
+        ({"store": "qdrant"}, {}, "qdrant store needs the address .*AGENTHOOD_STORE_URL"),
+        ({"store": 5}, {}, "store in .* must be a name or an object"),
+        ({"store": {"backend": 5}}, {}, "store.backend in .* must be text"),
+        ({"store": {"backend": "postgres", "url": URL, "timeout": 0}}, {}, "store.timeout in .* above 0"),
+        ({"store": {"backend": "postgres", "url": URL, "namespace": ""}}, {}, "namespace in .* must be text"),
+        ({"tenant": 5}, {}, "tenant in .* must be text"),
+        ({"agent": " "}, {}, "agent in .* must be text"),
+    ],
+)
+def test_a_store_that_cannot_be_chosen(tmp_path: Path, content: Any, environ: Any, said: str) -> None:
+    """The error names the value, where it came from and the next step, and no secret."""
+    with pytest.raises(ConfigError, match=said) as caught:
+        load_settings(write(tmp_path, content), environ=environ)
+    assert "pass-word-1" not in str(caught.value)
+
+
+def test_names_nobody_knows_about_stores_and_scopes(tmp_path: Path) -> None:
+    """Each becomes a warning that says what was meant; what a backend does not need is told too."""
+    write(tmp_path, {"tennant": "x", "store": {"backend": "sqlite", "uri": "x", "apiKey": "secret"}})
+    environ = {"AGENTHOOD_VECTOR_BACKENDS": "x", "AGENTHOOD_TENANTS": "x", "AGENTHOOD_AGENTS": "x"}
+    warnings = "\n".join(load_settings(tmp_path, environ=environ).warnings)
+    for said in (
+        "'tennant' in",
+        "did you mean 'tenant'",
+        "'store.uri' in",
+        "'AGENTHOOD_VECTOR_BACKENDS'; did you mean 'AGENTHOOD_VECTOR_BACKEND'",
+        "'AGENTHOOD_TENANTS'; did you mean 'AGENTHOOD_TENANT'",
+        "'AGENTHOOD_AGENTS'; did you mean 'AGENTHOOD_AGENT'",
+        "store.apiKey in",
+    ):
+        assert said in warnings
+    assert "secret" not in warnings

@@ -12,6 +12,7 @@ from agenthood.cli.feedback import feedback
 from agenthood.cli.keeping import archive, pin, restore, unpin
 from agenthood.cli.learn import learn
 from agenthood.cli.members import members
+from agenthood.cli.moving import store
 from agenthood.cli.recall import lessons, recall
 from agenthood.cli.run import run
 from agenthood.cli.session import common_options
@@ -61,6 +62,6 @@ _program(
     [
         *(learn, recall, lessons, status, forget, run, members, feedback),
         *(pin, unpin, archive, restore),
-        *(migrate, maintain, export, import_, doctor, completion),
+        *(migrate, maintain, export, import_, store, doctor, completion),
     ]
 )

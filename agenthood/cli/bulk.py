@@ -51,7 +51,13 @@ class BulkLearner:
     """
 
     def __init__(
-        self, hood: Hood, output: Output, *, rejects: BinaryIO | None = None, batch: int = 500
+        self,
+        hood: Hood,
+        output: Output,
+        *,
+        rejects: BinaryIO | None = None,
+        batch: int = 500,
+        shared: bool = False,
     ) -> None:
         self.counts: dict[ReceiptStatus, int] = {
             "stored": 0,
@@ -66,6 +72,7 @@ class BulkLearner:
         self._batch = min(batch, _COMMIT)
         self._parser = EpisodeParser()
         self._reasons = Reasons(output)
+        self._shared = shared
         self._settled = 0
 
     def run(self, source: Source, advance: Advance) -> None:
@@ -143,7 +150,7 @@ class BulkLearner:
             StoreUnavailableError: the store refused them all; another batch would fare no better.
         """
         with Held() as held:
-            receipts = self._hood.learn_many(results)
+            receipts = self._hood.learn_many(results, shared=self._shared)
             causes = held.causes({receipt.reason for receipt in receipts if receipt.status == "rejected"})
         for cause in causes:
             if isinstance(cause, StoreUnavailableError):

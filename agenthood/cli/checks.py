@@ -15,8 +15,9 @@ from agenthood.cli.check import Check
 from agenthood.cli.checks_store import store_checks
 from agenthood.cli.text import counted, size
 from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
+from agenthood.config_store import SCOPE_KEYS
 from agenthood.errors import AgenthoodError
-from agenthood.stores.factory import in_the_way, place_of
+from agenthood.stores.factory import holds_tables, in_the_way
 from agenthood.stores.settings import EMBEDDED, StoreSettings
 
 if TYPE_CHECKING:
@@ -56,19 +57,10 @@ def all_checks(path: Path) -> Iterator[Check]:
     yield from _queues(path)
     if in_the_way(chosen, path) is not None:
         return  # said already
-    place = place_of(chosen, path)
-    if place is not None and _is_empty(place):
+    if not holds_tables(chosen, path):
         yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
     elif settings is not None:
         yield from store_checks(path, settings)
-
-
-def _is_empty(place: Path) -> bool:
-    """Whether nothing is there, or a directory with nothing in it."""
-    try:
-        return not place.exists() or (place.is_dir() and not any(place.iterdir()))
-    except OSError:  # one may not look: opening it says why
-        return False
 
 
 def _versions() -> Iterator[Check]:
@@ -103,7 +95,10 @@ def _settings(path: Path, settings: Settings) -> Iterator[Check]:
         "merge threshold": ("merge_threshold", f"{settings.merge_threshold:g}"),
         "recall threshold": ("recall_threshold", f"{settings.recall_threshold:g}"),
         "most lessons": ("max_lessons", f"{settings.max_lessons or 'any number'}"),
+        "backend": ("store.backend", settings.store.backend),
     }
+    named = {name: getattr(settings, name) for name in SCOPE_KEYS}
+    values |= {name: (name, repr(value)) for name, value in named.items() if value is not None}
     for name, (field, value) in values.items():
         source = settings.sources.get(field)
         if field == "api_key" and not source and _standard_key(chosen):

@@ -48,6 +48,11 @@ class _Time(click.ParamType["datetime"]):
 @click.option("--skill", metavar="NAME", help="In which skill.")
 @click.option("--timestamp", type=_Time(), metavar="TIME", help="When, in ISO 8601.  [default: now]")
 @click.option(
+    "--shared",
+    is_flag=True,
+    help="Where an agent has lessons of its own: learn for all agents of the project.",
+)
+@click.option(
     "--rejects",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -62,12 +67,13 @@ class _Time(click.ParamType["datetime"]):
     help="Lines to learn at once, at most 2000 of them; 1 learns every line as it arrives.",
 )
 @pass_session
-def learn(
+def learn(  # noqa: PLR0913  the options of the command
     session: Session,
     /,
     file: str | None,
     *,
     episode: str | None,
+    shared: bool,
     rejects: Path | None,
     batch: int,
     **of_one: object,
@@ -102,21 +108,21 @@ def learn(
             raise click.UsageError("--rejects is about the lines of a FILE, not about --episode.")
         if "score" not in given:
             raise click.UsageError("--episode needs --score NUMBER: how well it went, in [0, 1].")
-        return _learn_one(session, episode, given)
+        return _learn_one(session, episode, given, shared=shared)
     if given:
         raise click.UsageError(
             f"--{next(iter(given))} goes with --episode; in a FILE every line has its own."
         )
     assert file is not None  # noqa: S101  one of the two was given
-    return _learn_file(session, file, rejects, batch)
+    return _learn_file(session, file, rejects, batch, shared=shared)
 
 
-def _learn_one(session: Session, episode: str, given: dict[str, object]) -> int:
+def _learn_one(session: Session, episode: str, given: dict[str, object], *, shared: bool) -> int:
     from agenthood.cli.logs import Held  # noqa: PLC0415  keeps --help light
 
     output = session.output
     with session.open(create=True, soft=True) as hood, Held() as held:
-        receipt = hood.learn(episode, **given)  # type: ignore[arg-type]  # click converted each of them
+        receipt = hood.learn(episode, shared=shared, **given)  # type: ignore[arg-type]  # click converted each of them
         if receipt.status in {"rejected", "pending"}:
             held.causes({receipt.reason})
     if output.json:
@@ -139,7 +145,7 @@ def _one_line(receipt: Receipt) -> str:
     return "\t".join([receipt.status, *filter(None, parts)])
 
 
-def _learn_file(session: Session, file: str, rejects: Path | None, batch: int) -> int:
+def _learn_file(session: Session, file: str, rejects: Path | None, batch: int, *, shared: bool) -> int:
     from agenthood.cli.bulk import BulkLearner, Source  # noqa: PLC0415  keeps --help light
 
     output = session.output
@@ -148,7 +154,7 @@ def _learn_file(session: Session, file: str, rejects: Path | None, batch: int) -
         kept = stack.enter_context(_open_rejects(rejects, source)) if rejects is not None else None
         hood = stack.enter_context(session.open(create=True))
         advance = stack.enter_context(progress("Learning", quiet=output.quiet or output.json or file == "-"))
-        learner = BulkLearner(hood, output, rejects=kept, batch=batch)
+        learner = BulkLearner(hood, output, rejects=kept, batch=batch, shared=shared)
         try:
             learner.run(Source(source, _size(source)), advance)
         finally:  # also after Ctrl-C: what was learned until then stays learned

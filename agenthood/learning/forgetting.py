@@ -143,7 +143,8 @@ async def _remove(
     await _note(store, note)
     if doomed.lessons or resumed:
         for collection in await store.collections():
-            if collection.typed:
+            # Seen by itself a scope's collection is not `scoped`; of those that are the records are others'.
+            if collection.typed and not collection.scoped:
                 await store.purge(collection, await _pattern_rows(store, collection, doomed))
     await store.delete(SHARED, rows)
     # From here on only old versions are left, and a note with ids would outlive them; a lesson learned anew stays.

@@ -37,7 +37,7 @@ from agenthood.stores.base import SHARED, Record
 from agenthood.stores.filters import AllOf, AtLeast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
@@ -155,6 +155,37 @@ async def reindex_legacy_patterns(
         _log.warning("the pattern index is not complete: %s", exc)
         run.report = replace(run.report, complete=False, reason=str(exc))
     return replace(run.report, seconds=round(time.monotonic() - run.started, 3))
+
+
+async def reindex_layers(
+    layers: Sequence[tuple[VectorStore, EmbeddingIndex]],
+    space: ActiveSpace,
+    *,
+    seconds: float | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> MigrationReport:
+    """As `reindex_legacy_patterns`, for several layers of memory one after the other; the report adds them up.
+
+    Args:
+        layers: at least one store with its pattern index.
+        space: what embeds for all of them.
+        seconds: how long all may take together.
+        on_progress: called with (embedded, to embed) of the layer at work.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    reports = []
+    for store, index in layers:
+        left = None if end is None else max(0.0, end - time.monotonic())
+        reports.append(
+            await reindex_legacy_patterns(store, index, space, seconds=left, on_progress=on_progress)
+        )
+    numbers = ("lessons", "present", "embedded", "remaining", "unusable", "seconds")
+    return replace(
+        reports[0],
+        **{name: sum(getattr(report, name) for report in reports) for name in numbers},
+        complete=all(report.complete for report in reports),
+        reason=next((report.reason for report in reports if report.reason), ""),
+    )
 
 
 class _Run:

@@ -34,13 +34,22 @@ class UseLog:
         *,
         clock: Callable[[], datetime] = utc_now,
         most_bytes: int = MOST_BYTES,
+        make_folder: bool = False,
     ) -> None:
-        """Args: the `path` of the file, a `clock` giving UTC, and how many bytes a file may have."""
+        """Put it together; nothing is read or made.
+
+        Args:
+            path: the file.
+            clock: gives the current time in UTC.
+            most_bytes: how many bytes a file may have.
+            make_folder: whether the first use makes the folder of the file; else none is noted without one.
+        """
         self._path = Path(path)
         self._old = self._path.with_suffix(f".old{self._path.suffix}")
         self._counting = self._path.with_suffix(f".counting{self._path.suffix}")
         self._clock = clock
         self._most_bytes = most_bytes
+        self._make_folder = make_folder
 
     def note(self, ids: Iterable[str]) -> None:
         """Note that these lessons were put before an agent now; never raises: a use only hints."""
@@ -55,7 +64,13 @@ class UseLog:
 
     def _append(self, data: bytes) -> None:
         # One write to a file opened for appending: lines of several processes never mix.
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            file = self._opened()
+        except FileNotFoundError:
+            if not self._make_folder:
+                raise
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = self._opened()
         try:
             found = os.fstat(file)
             if found.st_size + len(data) <= self._most_bytes or not found.st_size:
@@ -66,6 +81,9 @@ class UseLog:
         if self._path.stat().st_ino == found.st_ino:  # else another process has just made room
             self._path.replace(self._old)
         self._append(data)
+
+    def _opened(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
 
     def claimed(self) -> Iterator[dict[str, list[str]]]:
         """All uses noted until now, file by file: lesson id -> ISO 8601 times, earliest first.

@@ -193,7 +193,10 @@ class VectorStore(Protocol):
         ...
 
     async def drop_collection(self, name: str) -> None:
-        """Remove a collection with all its records; nothing happens if there is none."""
+        """Remove a collection with all its records; nothing happens if there is none.
+
+        Through a `ScopedStore` the records of its scope are removed, and the collection stays for the others'.
+        """
         ...
 
     async def upsert(self, collection: Collection, records: Sequence[Record]) -> UpsertResult:

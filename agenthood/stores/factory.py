@@ -64,6 +64,14 @@ def place_of(settings: StoreSettings, folder: Path) -> Path | None:
     return {"lancedb": folder / "memory", "sqlite": folder / "memory.sqlite"}.get(settings.backend)
 
 
+def holds_tables(settings: StoreSettings, folder: Path) -> bool:
+    """Whether an embedded store below `folder` was ever written to; a server's is taken for granted."""
+    place = place_of(settings, folder)
+    if place is None or settings.backend == "sqlite":
+        return place is None or place.exists()
+    return any(place.glob("*.lance"))
+
+
 def in_the_way(settings: StoreSettings, folder: Path) -> Path | None:
     """What stands where an embedded store or a directory above it has to be, and is none."""
     place = place_of(settings, folder)

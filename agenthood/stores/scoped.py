@@ -1,15 +1,19 @@
 """A store as one scope sees it: nothing of any other scope can be read, written or counted through it.
 
 Records of many scopes share a table. Their ids begin with the scope, so that two scopes may know the same lesson, and
-their metadata say whose they are, which every read filters by. Above this module nobody knows of scopes.
+their metadata say whose they are, which every read filters by. A reader through the view sees neither: records come
+back as they were given, but for keys of `SCOPE_FIELDS`, which are the view's own. Above this module nobody knows of
+scopes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agenthood.errors import StoreError
 from agenthood.stores.base import (
     SCOPE_FIELDS,
     Collection,
@@ -22,22 +26,41 @@ from agenthood.stores.base import (
 from agenthood.stores.filters import AllOf, AnyOf, AtLeast, Equals, Filter, Not, OneOf, StartsWith, where
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from agenthood.scope import Scope
     from agenthood.stores.base import Health, Vector, VectorField, VectorStore
 
+    Labels: TypeAlias = Callable[[Record], Mapping[str, str | float]]
+
 _PREFIX = "scoped_"
+# Where the keys begin that the view adds: whatever a record had itself comes before it.
+_FIRST_ADDED = SCOPE_FIELDS[0]
+_NOTHING = AnyOf(())
 
 
 class ScopedStore:
     """A `VectorStore` that holds one scope's records in another store."""
 
-    def __init__(self, store: VectorStore, scope: Scope) -> None:
-        """Args: the `store` that holds everyone's records, and the `scope` to see."""
+    def __init__(
+        self,
+        store: VectorStore,
+        scope: Scope,
+        *,
+        labels: Labels | None = None,
+    ) -> None:
+        """Put a view together.
+
+        Args:
+            store: holds everyone's records.
+            scope: whose to see.
+            labels: more metadata that a record is to carry there beside the scope, such as `record_type`; where it
+                has a key itself, that stays.
+        """
         self.inner = store
         self.scope = scope
+        self._labels = labels
         self._mine = where(**scope.fields)
 
     # -- collections ------------------------------------------------------------------------------------
@@ -45,21 +68,24 @@ class ScopedStore:
     async def find(self, collection: Collection) -> Collection | None:
         """See `VectorStore.find`."""
         found = await self.inner.find(scoped(collection))
-        return None if found is None else _unscoped(found)
+        return None if found is None else unscoped(found)
 
     async def ensure_collection(self, collection: Collection) -> Collection:
         """See `VectorStore.ensure_collection`."""
-        return _unscoped(await self.inner.ensure_collection(scoped(collection)))
+        return unscoped(await self.inner.ensure_collection(scoped(collection)))
 
     async def collections(self) -> tuple[Collection, ...]:
-        """See `VectorStore.collections`: those that scopes share, whether this one has records in them or not."""
-        return tuple(_unscoped(one) for one in await self.inner.collections() if one.scoped)
+        """See `VectorStore.collections`: all that scopes share, whether this one has records in them or not.
+
+        One without may still have old versions on disk, which `purge` is for.
+        """
+        return tuple(unscoped(one) for one in await self.inner.collections() if one.scoped)
 
     async def drop_collection(self, name: str) -> None:
-        """Remove the records that this scope has in it: the others' stay."""
+        """See `VectorStore.drop_collection`: the records of this scope go, and the table stays for the others'."""
         for collection in await self.collections():
-            if collection.name == name:
-                await self.delete(collection, sorted(await self.ids(collection)))
+            if collection.name == name and (ids := await self.ids(collection)):
+                await self.purge(collection, sorted(ids))
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -159,12 +185,27 @@ class ScopedStore:
     # -- upkeep -----------------------------------------------------------------------------------------
 
     async def maintain(self, collection: Collection) -> dict[str, Any]:
-        """See `VectorStore.maintain`: a table is kept up for all scopes at once."""
-        return await self.inner.maintain(scoped(collection))
+        """See `VectorStore.maintain`: a table is kept up for all scopes at once; `rows` are those of this one."""
+        return await self._own_part(collection, await self.inner.maintain(scoped(collection)))
 
     async def health(self) -> Health:
-        """See `VectorStore.health`."""
-        return await self.inner.health()
+        """See `VectorStore.health`: of each collection, `rows` are those of this scope, and no other is named."""
+        health = await self.inner.health()
+        if not health.ok:
+            return replace(health, detail=_without_tables(health.detail))
+        try:
+            tables = {
+                one.name: await self._own_part(one, health.detail.get(_PREFIX + one.name, {}))
+                for one in await self.collections()
+            }
+        except StoreError as exc:  # it went down since
+            return replace(health, ok=False, detail=_without_tables(health.detail), problem=str(exc))
+        return replace(health, detail=_without_tables(health.detail) | tables)
+
+    async def _own_part(self, collection: Collection, found: Mapping[str, Any]) -> dict[str, Any]:
+        """What was found about a table, without what it says of other scopes."""
+        kept = {name: value for name, value in found.items() if name != "tenants"}
+        return kept | {"rows": await self.count(collection)}
 
     async def close(self) -> None:
         """See `VectorStore.close`: also closes the store that holds everyone's records."""
@@ -180,15 +221,12 @@ class ScopedStore:
         return id_.removeprefix(self.scope.prefix) if isinstance(id_, str) else id_
 
     def _outward(self, record: Record) -> Record:
-        if not isinstance(record.id, str) or not record.id or not isinstance(record.metadata, Mapping):
+        if not isinstance(record.id, str) or not record.id:
             return record  # refused by the store, by name
-        return replace(
-            record, id=self.scope.prefix + record.id, metadata={**record.metadata, **self.scope.fields}
-        )
+        return into_scope(record, self.scope, self._labels)
 
     def _inward(self, record: Record) -> Record:
-        metadata = {name: value for name, value in record.metadata.items() if name not in SCOPE_FIELDS}
-        return replace(record, id=self._own(record.id), metadata=metadata)
+        return out_of_scope(record, self.scope)
 
     def _is_mine(self, record: Record) -> bool:
         return all(record.metadata.get(name) == value for name, value in self.scope.fields.items())
@@ -208,6 +246,8 @@ class ScopedStore:
                 return StartsWith("id", prefix + start)
             case AtLeast("id", value):
                 return AtLeast("id", prefix + value)
+            case Equals(field, _) | OneOf(field, _) if field in SCOPE_FIELDS:
+                return _NOTHING  # no record seen through the view has it
             case AllOf(parts):
                 return AllOf(tuple(map(self._translated, parts)))
             case AnyOf(parts):
@@ -226,5 +266,39 @@ def scoped(collection: Collection) -> Collection:
     return replace(collection, name=_PREFIX + collection.name, scoped=True)
 
 
-def _unscoped(collection: Collection) -> Collection:
+def _more(labels: Mapping[str, str | float], metadata: Mapping[Any, Any]) -> dict[str, str | float]:
+    return {name: value for name, value in labels.items() if name not in metadata}
+
+
+def _without_tables(detail: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in detail.items() if not isinstance(value, Mapping)}
+
+
+def unscoped(collection: Collection) -> Collection:
+    """The collection that one scope sees in a table that all share."""
     return replace(collection, name=collection.name.removeprefix(_PREFIX), scoped=False)
+
+
+def into_scope(record: Record, scope: Scope, labels: Labels | None = None) -> Record:
+    """A record of one scope as it lies where all scopes' records do.
+
+    Args:
+        record: the record as the scope sees it; what the store will refuse is left for it to refuse.
+        scope: the scope.
+        labels: what more its metadata are to say there; where a record says it itself, that stays.
+    """
+    moved = replace(record, id=scope.prefix + record.id)
+    try:
+        given = dict(record.metadata)
+    except (TypeError, ValueError):
+        return moved
+    metadata = {name: value for name, value in given.items() if name not in SCOPE_FIELDS}
+    readable = isinstance(record.content, str) and isinstance(record.created_at, str)
+    more = labels(record) if labels is not None and readable else {}
+    return replace(moved, metadata={**metadata, **scope.fields, **_more(more, metadata)})
+
+
+def out_of_scope(record: Record, scope: Scope) -> Record:
+    """A record from where all scopes' records lie as its scope sees it."""
+    metadata = dict(takewhile(lambda entry: entry[0] != _FIRST_ADDED, record.metadata.items()))
+    return replace(record, id=record.id.removeprefix(scope.prefix), metadata=metadata)

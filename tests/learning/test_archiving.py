@@ -27,7 +27,9 @@ ONE, TWO, THREE = (
     "wrote the release notes",
     "split the parser",
 )
-EMBEDDERS = pytest.mark.parametrize("embedder", ["lexical", small(), HashedEmbedder(dimension=1536)], ids=str)
+EMBEDDERS = pytest.mark.parametrize(
+    "embedder", ["lexical", small(), HashedEmbedder(dimension=1536)], ids=["lexical", "small", "shared"]
+)
 
 
 async def _filled(hood: AsyncHood) -> list[str]:

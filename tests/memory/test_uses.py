@@ -104,3 +104,10 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "uses.jsonl").mkdir()
     with pytest.raises(StoreUnavailableError, match="cannot count the uses in"):
         list(_log(tmp_path).claimed())
+
+
+def test_the_first_use_makes_the_directory(tmp_path: Path):
+    """If that is wanted, as for a scope whose records are on a server."""
+    log = UseLog(tmp_path / "scopes" / "x" / "uses.jsonl", make_folder=True)
+    log.note(["a"])
+    assert [list(found) for found in log.claimed()] == [["a"]]

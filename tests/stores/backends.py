@@ -39,6 +39,11 @@ ONE_PROCESS = frozenset({"qdrant"} if SERVER is None else ())
 ON_SERVERS = frozenset({"postgres", "qdrant"})
 """Backends that keep nothing below the test's folder: what a server's files hold is not for our tests to search."""
 
+VIEWS = frozenset({"scoped"})
+"""Backends that show one scope of tables which are everyone's: dropping one removes its own records."""
+WHOLE = tuple(name for name in BACKENDS if name not in VIEWS)
+"""The others, whose scoped collections show the records of all scopes."""
+
 TYPED = Collection("patterns", 8, typed=True, lexical=True)
 SHARED = Collection("vectors", 8)
 """As `stores.base.SHARED`, with short vectors."""

@@ -64,7 +64,9 @@ async def test_a_scoped_collection_keeps_its_shape_and_counts_its_tenants(opened
     ]
     await opened().upsert(SCOPED, rows)
     store = opened()
-    assert await store.find(Collection("lessons", 8, typed=True)) == SCOPED
+    assert await store.find(SCOPED) == SCOPED
+    with pytest.raises(StoreError, match="other columns"):
+        await store.find(Collection("lessons", 8, typed=True))
     (hits,) = await store.query(SCOPED, unit(4)[None], condition=where(tenant_id="t1", project="p"))
     assert hits[0].record.id == full(4).id
     assert {hit.record.metadata["tenant_id"] for hit in hits} == {"t1"}

@@ -9,12 +9,14 @@ import pytest
 from agenthood.errors import StoreError
 from agenthood.stores.base import SCOPE_FIELDS, Collection
 from agenthood.stores.filters import AllOf, AnyOf, Equals, Not, OneOf, StartsWith, matches, where
-from stores.backends import axis, everything, fields, full, record, unit
+from stores.backends import WHOLE, axis, everything, fields, full, record, unit
 
 if TYPE_CHECKING:
     from agenthood.stores.base import Record, VectorStore
     from agenthood.stores.filters import Filter
     from stores.backends import Backend
+
+pytestmark = pytest.mark.parametrize("backend", WHOLE, indirect=True)
 
 SCOPED = Collection("everyones", 8, typed=True, scoped=True)
 PLAIN = Collection("everyones_rows", 8, scoped=True)

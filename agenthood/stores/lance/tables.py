@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agenthood.errors import AgenthoodError
+from agenthood.errors import AgenthoodError, StoreError
 from agenthood.stores.deadline import uncounted
 from agenthood.stores.fitting import fitting
 from agenthood.stores.lance.errors import is_stale, translated
@@ -93,8 +93,18 @@ class LanceTables:
             except FileNotFoundError:  # known without loading LanceDB
                 return None
             if (table := await self._open(collection.name)) is None:
+                self._check_absent(collection)
                 return None
             return fitting(collection, collection_of(collection.name, await table.schema()))
+
+    def _check_absent(self, collection: Collection) -> None:
+        """Tell a table whose versions are gone from none: LanceDB finds neither, and the rows would seem to be none."""
+        folder = self.folder(collection)
+        if any((folder / "data").glob("*.lance")):
+            raise StoreError(
+                f"{str(folder)!r} holds rows, but none of its versions can be read: restore its _versions folder from "
+                "a backup, or move the table away and import an export"
+            )
 
     async def ensure(self, collection: Collection) -> Collection:
         """Create and complete the table unless it is there: see `VectorStore.ensure_collection`."""
