@@ -95,7 +95,6 @@ def _settings(path: Path, settings: Settings) -> Iterator[Check]:
         "merge threshold": ("merge_threshold", f"{settings.merge_threshold:g}"),
         "recall threshold": ("recall_threshold", f"{settings.recall_threshold:g}"),
         "most lessons": ("max_lessons", f"{settings.max_lessons or 'any number'}"),
-        "backend": ("store.backend", settings.store.backend),
     }
     named = {name: getattr(settings, name) for name in SCOPE_KEYS}
     values |= {name: (name, repr(value)) for name, value in named.items() if value is not None}

@@ -38,6 +38,7 @@ def run(command: str, backend: Backend) -> list[str]:
     return result.stdout.splitlines()
 
 
+@pytest.mark.usefixtures("on_disk")
 async def test_a_file_where_the_directory_should_be(backend: Backend):
     """Reading, writing and locking say that the path is no directory; health reports it."""
     path = backend.folder / "file"
@@ -86,6 +87,7 @@ def mount(*arguments: object) -> None:
         pytest.skip(f"not allowed to {' '.join(command[:3])}")
 
 
+@pytest.mark.usefixtures("on_disk")
 async def test_a_directory_one_may_not_write_to(backend: Backend):
     """Records can be read; writing and locking are unavailable, with the reason; nothing changes."""
     tmp_path = backend.folder
@@ -138,6 +140,7 @@ async def _nothing_lost(backend: Backend, acknowledged: int) -> None:
     await store.close()
 
 
+@pytest.mark.usefixtures("on_disk")
 async def test_a_limit_on_the_size_of_files(backend: Backend):
     """A write that meets the limit fails as a whole; what was acknowledged stays, and writing goes on after."""
     lines = run("limit", backend)
@@ -154,6 +157,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.usefixtures("on_disk")
 async def test_a_full_disk(backend: Backend, small_disk: Path):
     """A write that finds the disk full fails as a whole; once there is room again, all is there and works."""
     ballast = small_disk / "ballast"
