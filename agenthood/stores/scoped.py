@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import StoreError
 from agenthood.stores.base import (
@@ -32,19 +32,22 @@ if TYPE_CHECKING:
     from agenthood.scope import Scope
     from agenthood.stores.base import Health, Vector, VectorField, VectorStore
 
-    Labels: TypeAlias = Callable[[Record], Mapping[str, str | float]]
-
 _PREFIX = "scoped_"
+# Where the keys begin that the view adds: whatever a record had itself comes before it.
+_FIRST_ADDED = SCOPE_FIELDS[0]
 _NOTHING = AnyOf(())
 
 
 class ScopedStore:
-    """A `VectorStore` that holds one scope's records in another store.
+    """A `VectorStore` that holds one scope's records in another store."""
 
-    A filter on a key of the labels finds what was added where a record has none itself; nothing else of it is seen.
-    """
-
-    def __init__(self, store: VectorStore, scope: Scope, *, labels: Labels | None = None) -> None:
+    def __init__(
+        self,
+        store: VectorStore,
+        scope: Scope,
+        *,
+        labels: Callable[[Record], Mapping[str, str | float]] | None = None,
+    ) -> None:
         """Put a view together.
 
         Args:
@@ -63,18 +66,18 @@ class ScopedStore:
     async def find(self, collection: Collection) -> Collection | None:
         """See `VectorStore.find`."""
         found = await self.inner.find(scoped(collection))
-        return None if found is None else unscoped(found)
+        return None if found is None else _unscoped(found)
 
     async def ensure_collection(self, collection: Collection) -> Collection:
         """See `VectorStore.ensure_collection`."""
-        return unscoped(await self.inner.ensure_collection(scoped(collection)))
+        return _unscoped(await self.inner.ensure_collection(scoped(collection)))
 
     async def collections(self) -> tuple[Collection, ...]:
         """See `VectorStore.collections`: all that scopes share, whether this one has records in them or not.
 
         One without may still have old versions on disk, which `purge` is for.
         """
-        return tuple(unscoped(one) for one in await self.inner.collections() if one.scoped)
+        return tuple(_unscoped(one) for one in await self.inner.collections() if one.scoped)
 
     async def drop_collection(self, name: str) -> None:
         """See `VectorStore.drop_collection`: the records of this scope go, and the table stays for the others'."""
@@ -218,13 +221,24 @@ class ScopedStore:
     def _outward(self, record: Record) -> Record:
         if not isinstance(record.id, str) or not record.id:
             return record  # refused by the store, by name
+        record = replace(record, id=self.scope.prefix + record.id)
         try:
-            return into_scope(record, self.scope, labels=self._labels)
-        except (TypeError, ValueError):  # its metadata are none: so is this
-            return replace(record, id=self.scope.prefix + record.id)
+            given = dict(record.metadata)
+        except (TypeError, ValueError):
+            return record  # so is this
+        metadata = {name: value for name, value in given.items() if name not in SCOPE_FIELDS}
+        labels = self._labels_of(record)
+        return replace(record, metadata={**metadata, **self.scope.fields, **_more(labels, metadata)})
+
+    def _labels_of(self, record: Record) -> Mapping[str, str | float]:
+        texts = isinstance(record.content, str) and isinstance(record.created_at, str)
+        if self._labels is None or not texts:
+            return {}
+        return self._labels(replace(record, id=self._own(record.id)))
 
     def _inward(self, record: Record) -> Record:
-        return out_of_scope(record, self.scope)
+        metadata = dict(takewhile(lambda entry: entry[0] != _FIRST_ADDED, record.metadata.items()))
+        return replace(record, id=self._own(record.id), metadata=metadata)
 
     def _is_mine(self, record: Record) -> bool:
         return all(record.metadata.get(name) == value for name, value in self.scope.fields.items())
@@ -264,35 +278,13 @@ def scoped(collection: Collection) -> Collection:
     return replace(collection, name=_PREFIX + collection.name, scoped=True)
 
 
-def unscoped(collection: Collection) -> Collection:
-    """The collection that one scope sees in a table that all share."""
-    return replace(collection, name=collection.name.removeprefix(_PREFIX), scoped=False)
-
-
-def into_scope(record: Record, scope: Scope, *, labels: Labels | None = None) -> Record:
-    """A record of one scope as it lies where all scopes' records do.
-
-    Args:
-        record: the record as its scope sees it; keys of `SCOPE_FIELDS` in its metadata do not count.
-        scope: whose it is.
-        labels: gives more metadata for it; where it has a key itself, that stays.
-
-    Raises:
-        TypeError, ValueError: its metadata are no mapping.
-    """
-    own = {name: value for name, value in dict(record.metadata).items() if name not in SCOPE_FIELDS}
-    readable = isinstance(record.content, str) and isinstance(record.created_at, str)
-    more = labels(record) if labels is not None and readable else {}
-    added = {**scope.fields, **{name: value for name, value in more.items() if name not in own}}
-    return replace(record, id=scope.prefix + record.id, metadata={**own, **added})
-
-
-def out_of_scope(record: Record, scope: Scope) -> Record:
-    """A record from where all scopes' records lie as its scope sees it."""
-    # Whatever a record had itself comes before what was added.
-    own = dict(takewhile(lambda entry: entry[0] != SCOPE_FIELDS[0], record.metadata.items()))
-    return replace(record, id=record.id.removeprefix(scope.prefix), metadata=own)
+def _more(labels: Mapping[str, str | float], metadata: Mapping[Any, Any]) -> dict[str, str | float]:
+    return {name: value for name, value in labels.items() if name not in metadata}
 
 
 def _without_tables(detail: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in detail.items() if not isinstance(value, Mapping)}
+
+
+def _unscoped(collection: Collection) -> Collection:
+    return replace(collection, name=collection.name.removeprefix(_PREFIX), scoped=False)
