@@ -20,10 +20,11 @@ from agenthood.config_store import (
     SCOPE_VARIABLES,
     STORE_KEYS,
     STORE_VARIABLES,
+    scope_settings,
     store_settings,
     unused,
 )
-from agenthood.config_values import CONVERTERS, Value, choice, count, seconds, text, threshold
+from agenthood.config_values import CONVERTERS, Value, choice, count, seconds, threshold
 from agenthood.errors import ConfigError
 from agenthood.learning.rules import MATCH_THRESHOLD, RECALL_THRESHOLD
 from agenthood.stores.settings import DEADLINE, StoreSettings
@@ -171,7 +172,7 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
         name: _CHECKS[name](found.value, found.source) for name, found in numbers.items()
     }
     values |= {name: _OUTAGE[name](found) for name, found in outage.items()}
-    values |= {name: text(found) for name, found in scope.items()}
+    values |= scope_settings(scope)
     values["store"] = store_settings(store)
     sources = {f"store.{name}": found for name, found in store.items()} | embedder | numbers | outage | scope
     return Settings(

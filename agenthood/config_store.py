@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agenthood.config_values import Value, seconds, text
 from agenthood.errors import ConfigError
+from agenthood.scope import Scope
 from agenthood.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -56,6 +57,21 @@ def store_settings(found: Mapping[str, Value]) -> StoreSettings:
     except ConfigError as error:
         sources = ", ".join(value.source for value in found.values())
         raise ConfigError(f"{error} ({sources})") from error
+
+
+def scope_settings(found: Mapping[str, Value]) -> dict[str, str]:
+    """The names of the scope from what was found.
+
+    Raises:
+        ConfigError: a name cannot be used; it says where it came from.
+    """
+    names = {name: text(value) for name, value in found.items()}
+    for name, value in names.items():
+        try:
+            Scope(**{name: value})
+        except ConfigError as error:
+            raise ConfigError(f"{error} ({found[name].source})") from error
+    return names
 
 
 def unused(found: Mapping[str, Value], store: StoreSettings) -> list[str]:

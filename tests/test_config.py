@@ -356,6 +356,12 @@ def test_what_the_file_says_of_another_store_is_left_there(tmp_path: Path) -> No
         ({"store": {"backend": "postgres", "url": URL, "namespace": ""}}, {}, "namespace in .* must be text"),
         ({"tenant": 5}, {}, "tenant in .* must be text"),
         ({"agent": " "}, {}, "agent in .* must be text"),
+        (
+            {"project": "x" * 201},
+            {},
+            "project 'xxx.* 201 bytes .*give a shorter one .project in .*config.json",
+        ),
+        ({}, {"AGENTHOOD_TENANT": "a\0b"}, r"tenant 'a.x00b' cannot be used: .*\(AGENTHOOD_TENANT\)"),
     ],
 )
 def test_a_store_that_cannot_be_chosen(tmp_path: Path, content: Any, environ: Any, said: str) -> None:

@@ -280,18 +280,20 @@ def test_agents_in_processes_of_their_own(tmp_path: Path, backend: str, monkeypa
     running = []
     for agent, text in (("A", MINE), ("B", YOURS)):
         monkeypatch.setenv("AGENTHOOD_AGENT", agent)
-        episode = ("--episode", text, "--score", "0.9")
-        running += [spawn("learn", *episode, *place), spawn("learn", "--shared", *episode, *place)]
+        running.append(spawn("learn", "--episode", text, "--score", "0.9", *place))
     for process in running:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, b""), err
         assert out.startswith(b"stored")
     monkeypatch.delenv("AGENTHOOD_AGENT")
-    for agent, own in (("A", {MINE}), ("B", {YOURS}), (None, {MINE, YOURS})):
+    with agenthood.open(place[1]) as hood:
+        assert hood.lessons() == []
+        hood.learn(OURS, score=0.9)
+    for agent, own in (("A", MINE), ("B", YOURS)):
         with agenthood.open(place[1], agent=agent) as hood:
-            assert {one.text for one in hood.lessons()} == own
-            found = {(one.text, one.shared) for one in hood.recall(f"{MINE} {YOURS}", threshold=0)}
-            assert found == {(text, text not in own) for text in (MINE, YOURS)}
+            assert [one.text for one in hood.lessons()] == [own]
+            found = {(one.text, one.shared) for one in hood.recall(f"{MINE} {YOURS} {OURS}", threshold=0)}
+            assert found == {(own, False), (OURS, True)}
 
 
 async def test_patterns_of_a_scope_are_in_no_table_of_keys_and_values(tmp_path: Path):

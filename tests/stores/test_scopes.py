@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from agenthood.scope import Scope
 from agenthood.stores.base import LEXICAL_DIMENSION, SCOPE_FIELDS
 from agenthood.stores.filters import AllOf, AnyOf, AtLeast, Equals, Not, OneOf, StartsWith, matches, where
 from agenthood.stores.scoped import ScopedStore, scoped
-from stores.backends import SHARED, TYPED, WHOLE, everything, fields, full, record, unit
+from stores.backends import ON_SERVERS, SHARED, TYPED, WHOLE, everything, fields, full, record, unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -274,3 +275,20 @@ def test_labels_of_each_kind_of_record():
     )
     assert labels(lesson) == {"record_type": "lesson", "tier": "short", "salience": pytest.approx(0.45)}
     assert np.isfinite(labels(record("ltm:antipatterns/k", '{"pattern":"x","mean":1e999}'))["salience"])
+
+
+@pytest.mark.parametrize("backend", [name for name in WHOLE if name in ON_SERVERS], indirect=True)
+async def test_writers_of_different_scopes_do_not_wait_for_each_other(store: VectorStore):
+    """On a server each scope has a lock of its own, however long its names are; one scope has one lock."""
+    one, other = (ScopedStore(store, Scope("北" * 66, "é" * 100, end * 200)) for end in "ab")
+    async with one.exclusive():
+        # In a context of its own, or it would be part of who holds the lock.
+        async def enter(view: ScopedStore) -> bool:
+            async with view.exclusive():
+                return True
+
+        waiting = [asyncio.create_task(enter(view), context=Context()) for view in (one, other)]
+        async with asyncio.timeout(20):
+            assert await waiting[1]
+        assert not waiting[0].done()
+    assert await waiting[0]
