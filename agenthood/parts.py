@@ -208,7 +208,8 @@ def assembled(  # noqa: PLR0913  what parts are made of
         residual = ResidualMemory(files / "residual.json", clock=clock)
         learner = QueuedLearner(
             guarded,
-            queue=QueueFile(files / "queue.jsonl"),
+            # What waits for one store must not be learned in another, which a typo may name.
+            queue=QueueFile(files_of(scope, folder / settings.store.folder) / "queue.jsonl"),
             closed=closed,
             index=index,
             space=space,

@@ -54,7 +54,7 @@ def all_checks(path: Path) -> Iterator[Check]:
         yield _embedder(settings.embedder)
     yield _writable(path, chosen)
     yield _space(path)
-    yield from _queues(path)
+    yield from _queues(path, chosen)
     if in_the_way(chosen, path) is not None:
         return  # said already
     if not holds_tables(chosen, path):
@@ -185,12 +185,19 @@ def _space(path: Path) -> Check:
     return Check("disk", "ok", f"{size(free)} free")
 
 
-def _queues(path: Path) -> Iterator[Check]:
+def _queues(path: Path, store: StoreSettings) -> Iterator[Check]:
     """What waits to be learned, in the directory's own queue and in those of scopes; the store may be down."""
+    own = path / store.folder
+    yield from _queue(own, "learned as soon as the store can take them, see the check of it")
+    for other in sorted({path, *path.glob("stores/*")} - {own}):
+        yield from _queue(other, "they wait for another store than the one configured now, which takes them")
+
+
+def _queue(folder: Path, then: str) -> Iterator[Check]:
     from agenthood.learning.queue_file import QueueFile  # noqa: PLC0415
 
     waiting, since = 0, []
-    for file in (path / QUEUE, *sorted(path.glob(f"scopes/*/{QUEUE}"))):
+    for file in (folder / QUEUE, *sorted(folder.glob(f"scopes/*/{QUEUE}"))):
         try:
             found = QueueFile(file).read()
         except AgenthoodError as error:
@@ -203,13 +210,8 @@ def _queues(path: Path) -> Iterator[Check]:
             yield Check("queue", "warning", text)
     if waiting:
         oldest = min(since, default=None)
-        text = f"{counted(waiting, 'episode')} since {oldest or 'an unknown time'}"
-        yield Check(
-            "queue",
-            "warning",
-            f"{text}: learned as soon as the store can take them, see the check of it",
-            {"episodes": waiting, "oldest": oldest},
-        )
+        text = f"{counted(waiting, 'episode')} since {oldest or 'an unknown time'}: {then}"
+        yield Check("queue", "warning", text, {"episodes": waiting, "oldest": oldest})
 
 
 def _existing(path: Path) -> Path:

@@ -103,7 +103,8 @@ def _refuse_names(tenant: str | None, project: str | None) -> None:
 
 def _warn_of_waiting(output: Output, begin: StorePlace) -> None:
     """What could not be learned yet is in no store."""
-    files = [begin.folder / "queue.jsonl", *begin.folder.glob("scopes/*/queue.jsonl")]
+    own = begin.folder / begin.settings.folder
+    files = [own / "queue.jsonl", *own.glob("scopes/*/queue.jsonl")]
     if begin.embedded and any(file.is_file() and file.stat().st_size for file in files):
         output.warn(
             f"episodes wait to be learned in {str(begin.folder)!r} and are not copied: "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final, Literal, TypeAlias, get_args
 
 from agenthood.errors import ConfigError
@@ -14,6 +16,10 @@ DEADLINE: Final = 1.0
 BACKENDS: Final[tuple[str, ...]] = get_args(BackendName)
 EMBEDDED: Final = ("lancedb", "sqlite")
 """Backends that live in the `.agenthood` directory and belong to its project; the others serve many."""
+
+
+# User and password in a URL, or in the `key=value` form that Postgres also takes.
+_LOGIN: Final = re.compile(r"(?<=//)[^@/]*@|\b(?:user|password)=(?:'[^']*'|\S*)\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +55,15 @@ class StoreSettings:
             raise ConfigError(
                 f"the {self.backend} store needs the address of its server: give store.url or AGENTHOOD_STORE_URL"
             )
+
+    @property
+    def folder(self) -> str:
+        """The folder, below the `.agenthood` directory, of what belongs to this store alone; empty for the default.
+
+        Who logs in makes no difference, where to does.
+        """
+        if self.backend == "lancedb":
+            return ""
+        address = _LOGIN.sub("", self.url or "") if self.backend not in EMBEDDED else ""
+        named = "\0".join((self.backend, address.rstrip("/"), self.namespace if address else ""))
+        return f"stores/{sha256(named.encode(errors='surrogatepass')).hexdigest()[:16]}"

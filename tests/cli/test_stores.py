@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agenthood.stores.settings import StoreSettings
 from cli_support import ROOT, Done, Run, spawn
 from stores.postgres_server import settings_for
 
@@ -125,14 +126,14 @@ def test_a_scope_of_the_file(run: Run, store: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_doctor_reads_the_queue_of_the_scope(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an agent's episodes wait in lies in a directory of its own."""
+    """What an agent's episodes wait in lies in a directory of its own; doctor looks into those of all."""
     monkeypatch.setenv("AGENTHOOD_AGENT", "A")
     assert run("learn", "--episode", OURS, "--score", "0.9").code == 0
     (folder,) = (store / "scopes").iterdir()
     (folder / "queue.jsonl").write_text("{damaged\n", encoding="utf-8")
-    assert "1 line of" in run("doctor").out
-    monkeypatch.setenv("AGENTHOOD_AGENT", "B")
-    assert "1 line of" not in run("doctor").out
+    for agent in ("B", "A"):
+        monkeypatch.setenv("AGENTHOOD_AGENT", agent)
+        assert "1 line of" in run("doctor").out
 
 
 @pytest.mark.parametrize(
@@ -195,3 +196,28 @@ def test_a_missing_extra_is_named(store: Path, package: str, backend: str) -> No
     assert done.returncode == 1
     assert f"pip install 'agenthood-learning[{backend}]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_waits_for_one_store_is_not_learned_in_another(
+    run: Run, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A typo in the address or the namespace takes nothing that was meant for the right server."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", "postgres")
+    monkeypatch.setenv("AGENTHOOD_STORE_URL", "postgresql://ann:secret@127.0.0.1:1/nowhere")
+    assert run("learn", "--episode", OURS, "--score", "0.9").code == 0
+    monkeypatch.delenv("AGENTHOOD_STORE_URL")
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", "sqlite")
+    assert run("learn", "--episode", "sped up the cache", "--score", "0.9").code == 0
+    assert len(run("lessons", "--json").json) == 1
+    assert "1 episode since" in run("doctor").out
+    assert "another store than the one configured" in run("doctor").out
+    first, *others = [
+        StoreSettings(backend="postgres", url=url, namespace=namespace).folder
+        for url, namespace in (
+            ("postgresql://ann:secret@host/db", "a"),
+            ("postgresql://bob@host/db/", "a"),
+            ("postgresql://host/db", "b"),
+            ("postgresql://host/other", "a"),
+        )
+    ]
+    assert [other == first for other in others] == [True, False, False]
