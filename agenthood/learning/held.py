@@ -72,6 +72,9 @@ class GroupedVectors:
         self._owners = dict(zip(matrix.ids, matrix.owners, strict=True))
         self._width = matrix.vectors.shape[1]
 
+    def __len__(self) -> int:
+        return len(self._owners)
+
     def of(self, owner: Owner) -> tuple[list[str], Vector]:
         """The ids of an owner's patterns, and their vectors, float32 (n, d)."""
         group = self._groups.get(owner)
@@ -159,7 +162,12 @@ class HeldVectors:
             return
         kept.version = version
         kept.put(records)
+        if not self._are_few(len(kept.words)):  # whoever learns on and on would else keep all of them
+            self._kept = None
 
     async def _fits(self) -> bool:
+        return self._are_few(await self._store.count(self._collection))
+
+    def _are_few(self, count: int) -> bool:
         width = self._collection.dimension + (LEXICAL_DIMENSION if self._collection.lexical else 0)
-        return 4 * width * await self._store.count(self._collection) <= _MOST_BYTES
+        return 4 * width * count <= _MOST_BYTES
