@@ -227,6 +227,18 @@ async def test_the_breaker_keeps_the_next_calls_cheap(tmp_path: Path) -> None:
         assert not (await hood.recall(TEXT)).degraded
 
 
+async def test_learning_in_a_given_time_does_not_wait_for_the_queue(tmp_path: Path) -> None:
+    """Where others wait before it and the store hangs, an episode is queued once its own time is up."""
+    await prepared(tmp_path)
+    async with FaultyHood(tmp_path, deadline=SOON * 2) as hood:
+        hood.faulty.break_down(Fault("hang"))
+        hood.parts.learner.queue.append([{"key": "a", "episode": TEXT}])
+        start = time.monotonic()
+        receipt = await hood.learner.learn(good(TEXT), seconds=0.1)
+        assert time.monotonic() - start < SOON
+        assert receipt.status == "pending"
+
+
 async def test_a_queue_that_cannot_be_written_rejects(tmp_path: Path) -> None:
     """With neither store nor queue to be had the receipt says both, and nothing is raised."""
     async with FaultyHood(tmp_path, deadline=5) as hood:
