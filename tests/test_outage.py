@@ -239,6 +239,20 @@ async def test_learning_in_a_given_time_does_not_wait_for_the_queue(tmp_path: Pa
         assert receipt.status == "pending"
 
 
+async def test_two_layers_wait_for_their_queues_together(tmp_path: Path) -> None:
+    """A recall of an agent waits for the queue of the shared layer too, but not one after the other."""
+    deadline = 1.0
+    async with FaultyHood(tmp_path, deadline=deadline, agent="bot") as hood:
+        await hood.learn(TEXT, score=0.9, **WHO)
+        hood.faulty.break_down(Fault("hang"))
+        for layer in hood.parts.layers:
+            layer.learner.queue.path.parent.mkdir(parents=True, exist_ok=True)
+            layer.learner.queue.append([{"key": "a", "episode": TEXT}])
+        start = time.monotonic()
+        assert (await hood.recall(TEXT)).degraded
+        assert time.monotonic() - start < 2.7 * deadline
+
+
 async def test_a_queue_that_cannot_be_written_rejects(tmp_path: Path) -> None:
     """With neither store nor queue to be had the receipt says both, and nothing is raised."""
     async with FaultyHood(tmp_path, deadline=5) as hood:
