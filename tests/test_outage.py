@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from outages import DEADLINE, SOON, FaultyHood, FaultySync, left_over
 from stores.test_errors import mount, read_only
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from agenthood.engine import AsyncHood
     from agenthood.records import Receipt
@@ -332,9 +333,28 @@ def test_a_torn_line_costs_nothing_else(tmp_path: Path) -> None:
     assert [entry["key"] for entry in queue.read().entries] == ["a", "b", "c"]
     queue.applied([{"key": "b"}])
     assert [entry["key"] for entry in queue.read().entries] == ["a", "c"]
+    queue.clear()
     queue.applied([{"key": "a"}, {"key": "c"}])
+    assert queue
+    queue.clear()
     assert not queue
     assert (tmp_path / "queue.damaged.jsonl").read_bytes() == b'{"key": "to\n'
+
+
+def test_applying_a_long_queue_does_not_read_it_again_for_every_batch(tmp_path: Path) -> None:
+    """After a long outage: noting that a batch is applied costs the same however many wait."""
+    queue = QueueFile(tmp_path / "queue.jsonl")
+    queue.append([{"key": str(number), "episode": TEXT} for number in range(60_000)])
+
+    def seconds(work: Callable[[], object]) -> float:
+        start = time.monotonic()
+        work()
+        return time.monotonic() - start
+
+    reading = min(seconds(queue.read) for _ in range(2))
+    noting = min(seconds(partial(queue.applied, [{"key": str(number)}])) for number in range(5))
+    assert noting < reading / 3
+    assert len(queue.read().entries) == 60_000 - 5
 
 
 async def test_what_is_refused_in_its_turn_is_kept(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ class QueuedLearner(EpisodeLearner):
                         len(waiting.damaged),
                         self._queue.path,
                     )
-                await asyncio.to_thread(self._queue.applied, ())
+                await asyncio.to_thread(self._queue.clear)
             if done:
                 _log.info("%d episodes that waited for the store are learned", done)
         except StoreUnavailableError as exc:
