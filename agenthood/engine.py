@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -182,8 +183,8 @@ class AsyncHood(OpenStore):
         lowest = parts.settings.recall_threshold if threshold is None else threshold
         query = Query(text, limit, member, skill, kind, lowest, scoring)
         query.check()
-        for layer in parts.layers:
-            await layer.learner.settled()
+        # Together, since each may take the deadline.
+        await asyncio.gather(*(layer.learner.settled() for layer in parts.layers))
         try:
             found = await parts.recall(query)
         except StoreError as exc:

@@ -235,3 +235,17 @@ async def test_a_store_removed_while_it_is_open_is_noticed(
         shutil.rmtree(tmp_path / ".agenthood")
         await hood.learn("sped up the cache", score=0.9)
         assert "was removed while it was open" in caplog.text
+
+
+async def test_a_store_removed_while_it_is_open_is_noticed_by_a_recall_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Reading makes the directory again: whoever learns afterwards finds one, and could not tell."""
+    async with opened(tmp_path) as hood:
+        await hood.learn(TEXT, score=0.9)
+        shutil.rmtree(tmp_path / ".agenthood")
+        assert not await hood.recall(TEXT)
+        await hood.learn("sped up the cache", score=0.9)
+    told = [one.getMessage() for one in caplog.records if "was removed while it was open" in one.getMessage()]
+    assert told
+    assert len(told) == len(set(told))

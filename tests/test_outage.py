@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from outages import DEADLINE, SOON, FaultyHood, FaultySync, left_over
 from stores.test_errors import mount, read_only
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from agenthood.engine import AsyncHood
     from agenthood.records import Receipt
@@ -227,6 +228,32 @@ async def test_the_breaker_keeps_the_next_calls_cheap(tmp_path: Path) -> None:
         assert not (await hood.recall(TEXT)).degraded
 
 
+async def test_learning_in_a_given_time_does_not_wait_for_the_queue(tmp_path: Path) -> None:
+    """Where others wait before it and the store hangs, an episode is queued once its own time is up."""
+    await prepared(tmp_path)
+    async with FaultyHood(tmp_path, deadline=SOON * 2) as hood:
+        hood.faulty.break_down(Fault("hang"))
+        hood.parts.learner.queue.append([{"key": "a", "episode": TEXT}])
+        start = time.monotonic()
+        receipt = await hood.learner.learn(good(TEXT), seconds=0.1)
+        assert time.monotonic() - start < SOON
+        assert receipt.status == "pending"
+
+
+async def test_two_layers_wait_for_their_queues_together(tmp_path: Path) -> None:
+    """A recall of an agent waits for the queue of the shared layer too, but not one after the other."""
+    deadline = 1.0
+    async with FaultyHood(tmp_path, deadline=deadline, agent="bot") as hood:
+        await hood.learn(TEXT, score=0.9, **WHO)
+        hood.faulty.break_down(Fault("hang"))
+        for layer in hood.parts.layers:
+            layer.learner.queue.path.parent.mkdir(parents=True, exist_ok=True)
+            layer.learner.queue.append([{"key": "a", "episode": TEXT}])
+        start = time.monotonic()
+        assert (await hood.recall(TEXT)).degraded
+        assert time.monotonic() - start < 2.7 * deadline
+
+
 async def test_a_queue_that_cannot_be_written_rejects(tmp_path: Path) -> None:
     """With neither store nor queue to be had the receipt says both, and nothing is raised."""
     async with FaultyHood(tmp_path, deadline=5) as hood:
@@ -306,9 +333,28 @@ def test_a_torn_line_costs_nothing_else(tmp_path: Path) -> None:
     assert [entry["key"] for entry in queue.read().entries] == ["a", "b", "c"]
     queue.applied([{"key": "b"}])
     assert [entry["key"] for entry in queue.read().entries] == ["a", "c"]
+    queue.clear()
     queue.applied([{"key": "a"}, {"key": "c"}])
+    assert queue
+    queue.clear()
     assert not queue
     assert (tmp_path / "queue.damaged.jsonl").read_bytes() == b'{"key": "to\n'
+
+
+def test_applying_a_long_queue_does_not_read_it_again_for_every_batch(tmp_path: Path) -> None:
+    """After a long outage: noting that a batch is applied costs the same however many wait."""
+    queue = QueueFile(tmp_path / "queue.jsonl")
+    queue.append([{"key": str(number), "episode": TEXT} for number in range(60_000)])
+
+    def seconds(work: Callable[[], object]) -> float:
+        start = time.monotonic()
+        work()
+        return time.monotonic() - start
+
+    reading = min(seconds(queue.read) for _ in range(2))
+    noting = min(seconds(partial(queue.applied, [{"key": str(number)}])) for number in range(5))
+    assert noting < reading / 3
+    assert len(queue.read().entries) == 60_000 - 5
 
 
 async def test_what_is_refused_in_its_turn_is_kept(tmp_path: Path) -> None:

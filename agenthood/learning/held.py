@@ -72,6 +72,9 @@ class GroupedVectors:
         self._owners = dict(zip(matrix.ids, matrix.owners, strict=True))
         self._width = matrix.vectors.shape[1]
 
+    def __len__(self) -> int:
+        return len(self._owners)
+
     def of(self, owner: Owner) -> tuple[list[str], Vector]:
         """The ids of an owner's patterns, and their vectors, float32 (n, d)."""
         group = self._groups.get(owner)
@@ -128,6 +131,7 @@ class HeldVectors:
         self._collection = collection
         self._kept: Held | None = None
         self._few = 0
+        self._seen: int | None = None
 
     async def of(self, episodes: int) -> Held | None:
         """The vectors to compare so many episodes with; None where searching for them costs less."""
@@ -135,6 +139,9 @@ class HeldVectors:
         if self._kept is not None and self._kept.version == version:
             return self._kept
         self._kept = None
+        if version != self._seen:  # where others write in turn, all would be read again for every episode
+            self._few = 0
+        self._seen = version
         self._few = 0 if episodes >= MANY else self._few + 1
         if episodes >= MANY or (self._few >= _FEW_IN_A_ROW and version is not None and await self._fits()):
             return await self.read()
@@ -153,13 +160,20 @@ class HeldVectors:
 
     def wrote(self, records: Sequence[Record], version: int | None) -> None:
         """Take into account what the holder of the lock wrote, and the `version` of the table then."""
+        if self._seen is not None and version == self._seen + 1:
+            self._seen = version
         kept = self._kept
         if kept is None or kept.version is None or version != kept.version + 1:
             self._kept = None  # something else came in between
             return
         kept.version = version
         kept.put(records)
+        if not self._are_few(len(kept.words)):  # whoever learns on and on would else keep all of them
+            self._kept = None
 
     async def _fits(self) -> bool:
+        return self._are_few(await self._store.count(self._collection))
+
+    def _are_few(self, count: int) -> bool:
         width = self._collection.dimension + (LEXICAL_DIMENSION if self._collection.lexical else 0)
-        return 4 * width * await self._store.count(self._collection) <= _MOST_BYTES
+        return 4 * width * count <= _MOST_BYTES

@@ -80,20 +80,33 @@ class QueueFile:
         if not self:
             return Waiting()
         with locked(self.path, timeout=LOCK_SECONDS):
-            return self._read()
+            data = self._bytes()
+        return _waiting(data)
 
     def applied(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Note that these entries of `read` were applied; when none is left, remove the file.
+        """Note that these entries of `read` were applied. What is left is not looked at: see `clear`.
 
         Raises:
             StoreUnavailableError: it could not be noted; applying them again must be harmless.
         """
-        with locked(self.path, timeout=LOCK_SECONDS):
-            if entries:
+        if entries:
+            with locked(self.path, timeout=LOCK_SECONDS):
                 _append(self.path, [dumps({"applied": [entry["key"] for entry in entries]}).encode()])
-            left = self._read()
-            if left.entries:
-                return
+
+    def clear(self) -> None:
+        """Remove the file if none of its entries is left.
+
+        Raises:
+            StoreUnavailableError: it could not be read or removed.
+        """
+        with locked(self.path, timeout=LOCK_SECONDS):
+            data = self._bytes()
+        left = _waiting(data)  # takes a while where many waited, in which others may append
+        if left.entries:
+            return
+        with locked(self.path, timeout=LOCK_SECONDS):
+            if self._bytes() != data:
+                return  # who applies looks again
             if left.damaged:
                 _append(self._beside("damaged"), left.damaged)
             try:
@@ -116,25 +129,28 @@ class QueueFile:
     def _beside(self, name: str) -> Path:
         return self.path.with_name(f"{self.path.stem}.{name}{self.path.suffix}")
 
-    def _read(self) -> Waiting:
+    def _bytes(self) -> bytes:
         try:
-            lines = self.path.read_bytes().split(b"\n")
+            return self.path.read_bytes()
         except FileNotFoundError:
-            return Waiting()
+            return b""
         except OSError as error:
             raise unavailable("read", self.path, error) from error
-        entries: dict[str, dict[str, Any]] = {}
-        applied: set[str] = set()
-        damaged = []
-        for line in filter(None, lines):
-            value = _value(line)
-            if isinstance(value.get("applied"), list):
-                applied.update(key for key in value["applied"] if isinstance(key, str))
-            elif isinstance(value.get("key"), str):
-                entries[value["key"]] = value
-            else:
-                damaged.append(line)
-        return Waiting(tuple(one for key, one in entries.items() if key not in applied), tuple(damaged))
+
+
+def _waiting(data: bytes) -> Waiting:
+    entries: dict[str, dict[str, Any]] = {}
+    applied: set[str] = set()
+    damaged = []
+    for line in filter(None, data.split(b"\n")):
+        value = _value(line)
+        if isinstance(value.get("applied"), list):
+            applied.update(key for key in value["applied"] if isinstance(key, str))
+        elif isinstance(value.get("key"), str):
+            entries[value["key"]] = value
+        else:
+            damaged.append(line)
+    return Waiting(tuple(one for key, one in entries.items() if key not in applied), tuple(damaged))
 
 
 def _value(line: bytes) -> dict[str, Any]:

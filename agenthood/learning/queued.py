@@ -63,21 +63,27 @@ class QueuedLearner(EpisodeLearner):
 
     async def _attempt(self, intakes: list[Intake], seconds: float | None) -> list[Receipt]:
         intakes = self._named(intakes)
-        if self._queue and not self._closed and not await self.settled():
-            # Those that came first are learned first.
-            return await self._wait(intakes, self._guard.problem("writing") or "others wait before it")
         try:
-            async with (
-                in_time(seconds),
-                self._guard.section("writing", self._guard.deadline + PER_EPISODE * (len(intakes) - 1)),
-            ):
-                return await self._learn_intakes(intakes)
+            async with in_time(seconds):
+                await self._let_others_first()
+                time_for_all = self._guard.deadline + PER_EPISODE * (len(intakes) - 1)
+                async with self._guard.section("writing", time_for_all):
+                    return await self._learn_intakes(intakes)
         except StoreError as exc:
             if self._closed:
                 raise
             return await self._wait(intakes, str(exc))
         except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
             return not_learned(intakes, exc)
+
+    async def _let_others_first(self) -> None:
+        """Learn those first that came first.
+
+        Raises:
+            StoreUnavailableError: they still wait.
+        """
+        if self._queue and not self._closed and not await self.settled():
+            raise StoreUnavailableError(self._guard.problem("writing") or "others wait before it")
 
     def _named(self, intakes: list[Intake]) -> list[Intake]:
         """The intakes with their time and an id each."""
@@ -220,7 +226,7 @@ class QueuedLearner(EpisodeLearner):
                         len(waiting.damaged),
                         self._queue.path,
                     )
-                await asyncio.to_thread(self._queue.applied, ())
+                await asyncio.to_thread(self._queue.clear)
             if done:
                 _log.info("%d episodes that waited for the store are learned", done)
         except StoreUnavailableError as exc:

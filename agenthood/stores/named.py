@@ -64,9 +64,7 @@ class StorePlace:
         place = place_of(self.settings, self.folder)
         if place is not None:
             return f"{self.settings.backend} in {str(place)!r}"
-        parts = urlsplit(self.settings.url or "")
-        host = parts.netloc.rpartition("@")[2]
-        return f"{self.settings.backend} at {host}{parts.path}, namespace {self.settings.namespace!r}"
+        return f"{self.settings.backend} at {_shown(self.settings.url or '')}, namespace {self.settings.namespace!r}"
 
     def open(self) -> VectorStore:
         """The store; nothing is reached before its first use."""
@@ -135,6 +133,17 @@ def _without_namespace(url: str) -> tuple[str, str]:
     found = [part.removeprefix(_NAMESPACE) for part in parts if part.startswith(_NAMESPACE)]
     rest = "&".join(part for part in parts if not part.startswith(_NAMESPACE))
     return f"{address}?{rest}" if rest else address, unquote(found[-1]) if found else ""
+
+
+def _shown(url: str) -> str:
+    """Host, port and path of a server; nothing of what may hold a password, as libpq's lists of parameters do."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    # A password with `/`, `?` or `#` in it ends the user too early, and would be taken for a port or a path.
+    torn = "@" in url.partition("://")[2].removeprefix(parts.netloc)
+    return (
+        "the address in store.url" if not parts.scheme or "://" not in url or torn else f"{host}{parts.path}"
+    )
 
 
 def _host(url: str) -> tuple[str, str | None, int | None]:

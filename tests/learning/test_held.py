@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import NAMESPACE_URL, uuid5
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agenthood.learning import held
 from agenthood.learning.held import GroupedVectors
-from agenthood.stores.base import Matrix
+from agenthood.stores.base import LEXICAL_DIMENSION, Matrix
 from hoods import good, opened, small
+from outages import FaultyHood
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from agenthood.learning.held import Held, Owner
     from agenthood.stores.base import Vector
@@ -101,3 +106,30 @@ async def test_what_others_write_is_read_again(tmp_path: Path) -> None:
         assert (anew.status, anew.evidence) == ("stored", 1)
     async with opened(tmp_path, small()) as hood:
         assert len(await hood.lessons()) == 7
+
+
+async def test_no_more_is_held_than_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that learns on and on lets the vectors go when they have grown too many."""
+    async with opened(tmp_path, small()) as hood:
+        wanted = hood.index.main.dimension + LEXICAL_DIMENSION
+        monkeypatch.setattr(held, "_MOST_BYTES", 10 * 4 * wanted)
+        for number in range(10):
+            await hood.learner.learn(good(f"case {number} of {number} was made faster"))
+        assert len(_ids(await hood.index.held.of(1))) == 10
+        await hood.learner.learn(good("sped up the cache"))
+        assert await hood.index.held.of(1) is None
+
+
+async def test_two_that_learn_in_turn_do_not_read_all_vectors_each_time(tmp_path: Path) -> None:
+    """What another's next write makes worthless is not read; once nobody else writes it is."""
+    texts = iter([str(uuid5(NAMESPACE_URL, str(number))) for number in range(24)])
+    async with FaultyHood(tmp_path, deadline=10) as hood, FaultyHood(tmp_path, deadline=10) as other:
+        for _ in range(8):
+            assert (await hood.learner.learn(good(next(texts)))).status == "stored"
+            assert (await other.learner.learn(good(next(texts)))).status == "stored"
+        assert "matrix" not in hood.faulty.calls
+        for _ in range(8):
+            await hood.learner.learn(good(next(texts)))
+        assert hood.faulty.calls.count("matrix") == 1

@@ -112,3 +112,22 @@ def test_the_home_of_a_directory_is_where_the_engine_looks():
         "to a server",
         "from a server",
     ]
+
+
+@pytest.mark.parametrize(
+    ("backend", "url"),
+    [
+        ("postgres", f"host=h password={PASSWORD}"),
+        ("postgres", f"postgresql://me:{PASSWORD}/x@h:1/db"),
+        ("postgres", f"postgresql://me:{PASSWORD}?x@h:1/db"),
+        ("postgres", f"postgresql://me:{PASSWORD}#x@h:1/db"),
+        ("postgres", f"postgresql://me:x@{PASSWORD}@h:1/db"),
+        ("postgres", f"postgresql://h:1/db?password={PASSWORD}"),
+        ("qdrant", f"https://me:{PASSWORD}/x@h:1"),
+    ],
+)
+def test_what_is_shown_of_a_server_holds_no_password(backend: str, url: str):
+    """Whether it is a list of parameters, or a URL in which the password was not percent-encoded."""
+    place = StorePlace(StoreSettings(backend=backend, url=url), FOLDER)
+    assert PASSWORD not in str(place)
+    assert str(place).startswith(f"{backend} at ")

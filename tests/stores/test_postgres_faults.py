@@ -150,6 +150,8 @@ async def test_a_wrong_password_and_an_unknown_user_or_database(server: Postgres
         f"postgresql://user:{PASSWORD}@[host/db",
         f"host=x password={PASSWORD} nonsense",
         f"postgresql://u:{PASSWORD}@host/db?nonsense={PASSWORD}",
+        f"postgresql://u:{PASSWORD}/x@host/db",
+        f"postgresql://u:x@{PASSWORD}@host/db",
     ],
 )
 def test_an_address_that_cannot_be_read(tmp_path: Path, url: str):

@@ -150,6 +150,20 @@ async def test_closing_ends_every_thread_and_begins_anew(tmp_path: Path):
     assert threads() == []
 
 
+async def test_what_waits_when_the_store_is_closed_leaves_no_connection_open(tmp_path: Path):
+    """It is done first, by the threads that end then; no log of open connections stays beside the file."""
+    store = SqliteStore(tmp_path / "memory.sqlite")
+    await store.upsert(TYPED, [record("first")])
+    writes = [
+        asyncio.create_task(store.upsert(TYPED, [record(f"{n}-{m}") for m in range(200)])) for n in range(4)
+    ]
+    await asyncio.sleep(0.01)
+    await store.close()
+    assert sum(result.written for result in await asyncio.gather(*writes)) == 800
+    assert not (tmp_path / "memory.sqlite-wal").exists()
+    assert threads() == []
+
+
 def test_several_loops_share_a_store(tmp_path: Path):
     """A store that one event loop used serves another in another thread, at the same time."""
     store = SqliteStore(tmp_path / "memory.sqlite")

@@ -7,6 +7,7 @@ process has removed the version it stands on; `LanceTables.run` then begins anew
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger("agenthood")
 ATTEMPTS = 5
 """How often an operation is begun in all, after another process removed the version it stood on."""
 
@@ -182,6 +184,12 @@ class LanceTables:
         except (RuntimeError, ValueError, OSError) as exc:
             if not is_stale(exc):
                 raise
+            if collection.name in self._tables:  # of several calls that meet this one tells
+                _log.warning(
+                    "the table %r in %r was removed while it was open: an empty one is begun",
+                    collection.name,
+                    str(self.path),
+                )
             self._forget(collection.name)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Address:
             given = conninfo_to_dict(settings.url or "")
         except ProgrammingError:
             given = None  # its text may quote the password
-        if given is None:
+        if given is None or ("://" in (settings.url or "") and _is_torn(given)):
             raise ConfigError(
                 "store.url cannot be read: write it as 'postgresql://user:password@host:5432/database', "
                 "with what is special in a password percent-encoded"
@@ -77,3 +77,9 @@ class Address:
         """`text` without the password."""
         password = str(self.parameters.get("password") or "")
         return text.replace(password, "***") if password else text
+
+
+def _is_torn(given: Mapping[str, Any]) -> bool:
+    """Whether a password with `/` or `@` in it was taken for the end of the user, so that the rest would be shown."""
+    places = [str(given.get(name) or "") for name in ("host", "port", "dbname")]
+    return any("@" in place for place in places) or not set(places[1]) <= set("0123456789,")

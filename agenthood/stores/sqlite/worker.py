@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from agenthood.stores.sqlite.connection import open_connection
@@ -192,7 +193,9 @@ class Workers:
     ) -> T:
         job = Job(self._patience)
         with self._lock:
-            future = self._pool(writing).submit(self._perform, doing, job, work, create)
+            # What is still waiting when the store is closed belongs to the threads that end then.
+            perform = partial(self._perform, self._local, self._sessions)
+            future = self._pool(writing).submit(perform, doing, job, work, create)
         return await _outcome(future, job)
 
     def _pool(self, writing: bool) -> ThreadPoolExecutor:
@@ -200,14 +203,19 @@ class Workers:
             self._pools[writing] = ThreadPoolExecutor(1 if writing else READERS, "agenthood-sqlite")
         return self._pools[writing]
 
-    def _perform(
-        self, doing: str, job: Job, work: Callable[[apsw.Connection | None, Job], T], create: bool
+    def _perform(  # noqa: PLR0913, PLR0917  what to do, and with which connection
+        self,
+        local: threading.local,
+        sessions: list[Session],
+        doing: str,
+        job: Job,
+        work: Callable[[apsw.Connection | None, Job], T],
+        create: bool,
     ) -> T:
-        session: Session | None = getattr(self._local, "session", None)
+        session: Session | None = getattr(local, "session", None)
         if session is None:
-            session = self._local.session = Session(self._path)
-            with self._lock:
-                self._sessions.append(session)
+            session = local.session = Session(self._path)
+            sessions.append(session)
         with translated(doing, session.trouble):
             return session.perform(job, work, create=create)
 
