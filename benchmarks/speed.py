@@ -62,7 +62,9 @@ PARTS: dict[str, Part] = {
     **{name: _lookup(case) for name, case in lookup.CASES.items()},
     **{name: _bulk(name) for name in bulk.PARTS},
     "start": lambda texts, work, scale: start.run(texts, work, scaled(EPISODES, scale)),
-    "upserts": lambda texts, work, scale: upserts.run(texts, work, scaled(EPISODES, scale), QUERIES[scale]),
+    "upserts": lambda texts, work, scale: upserts.run(
+        texts, work, scaled(EPISODES, scale), QUERIES[scale], wait=scale == "full"
+    ),
     "peers": lambda texts, work, scale: peers.run(
         texts, work, tuple(dict.fromkeys(scaled(size, scale) for size in PEER_SIZES)), QUERIES[scale]
     ),

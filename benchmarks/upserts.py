@@ -40,7 +40,7 @@ _RAW = 1_000
 _VERSIONS_STAY = 65.0  # seconds; upkeep keeps those of the last minute
 
 
-async def run(texts: Path, work: Path, count: int, queries: int) -> Result:
+async def run(texts: Path, work: Path, count: int, queries: int, *, wait: bool = True) -> Result:
     """Load `count` rows at once, write `count` more one by one, and compare with loading all at once.
 
     Half of the single writes replace a row, half add one.
@@ -61,8 +61,9 @@ async def run(texts: Path, work: Path, count: int, queries: int) -> Result:
         with Stopwatch() as watch:
             await hood.store.maintain(hood.index.main)
         await _asked(result, hood, asked, work / "single", "after `maintain`")
-        progress("  waiting until the old versions may go")
-        await asyncio.sleep(_VERSIONS_STAY)
+        if wait:
+            progress("  waiting until the old versions may go")
+            await asyncio.sleep(_VERSIONS_STAY)
         await hood.store.maintain(hood.index.main)
         after = await _asked(result, hood, asked, work / "single", "after `maintain` a minute later")
     disk = folder_size(work / "single")

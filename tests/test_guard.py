@@ -147,12 +147,12 @@ def test_unix_sockets_work(tmp_path, attempts):
 
 
 def test_the_environment_is_clean(monkeypatch):
-    """No setting, key, server or proxy of the developer reaches a test."""
+    """No setting, key, server or proxy of the developer reaches a test; one of ours does, for slow machines."""
     wrong = [
         n
         for n in os.environ
         if n.upper().startswith("AGENTHOOD_") or n.upper().endswith(("_API_KEY", "_PROXY"))
     ]
-    assert wrong == []
+    assert wrong == ["AGENTHOOD_DEADLINE"]
     assert "OLLAMA_HOST" not in os.environ
     assert os.environ["LANCEDB_LOG"] == "error"

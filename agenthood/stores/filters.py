@@ -37,6 +37,7 @@ class OneOf:
 
     def __post_init__(self) -> None:
         _check_name(self.field)
+        object.__setattr__(self, "values", tuple(self.values))  # a list would make the filter unhashable
 
 
 @dataclass(frozen=True, slots=True)

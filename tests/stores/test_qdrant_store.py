@@ -76,7 +76,6 @@ async def test_a_scoped_collection_keeps_its_shape_and_counts_its_tenants(opened
     assert health.detail["version"]
     assert health.detail["lessons"]["rows"] == 10
     assert health.detail["lessons"]["tenants"] == {"t0": 4, "t1": 3, "t2": 3}
-    assert "tenants" not in health.detail[SHARED.name]
     told = await store.maintain(SCOPED)
     assert (told["rows"], told["status"], told["optimizer"]) == (10, "green", "ok")
     assert await store.maintain(Collection("none", 8)) == {"rows": 0}
