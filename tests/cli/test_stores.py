@@ -87,6 +87,37 @@ def test_every_command_works_on_the_store_that_is_chosen(
     assert (store / "memory.sqlite").exists() is (chosen == "sqlite")
 
 
+@pytest.mark.parametrize(("made", "chosen"), [("lancedb", "sqlite"), ("sqlite", "lancedb")])
+def test_the_store_of_another_backend_is_not_passed_over(
+    made: str, chosen: str, run: Run, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever changes the backend is told that the lessons are still there, and how to bring them along."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", made)
+    assert run("learn", "--episode", OURS, "--score", "0.9").code == 0
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", chosen)
+    command = f"store copy --from {made} --to {chosen} --dir {store}"
+    for asked in (("status",), ("recall", "flaky login test"), ("learn", "--episode", "a", "--score", "0.5")):
+        assert f"there is a {made} store: agenthood {command}" in run(*asked).err
+        if asked == ("recall", "flaky login test"):
+            (row,) = (row for row in run("doctor").rows if row[1] == "store")
+            assert row[0] == "warning"
+            assert command in row[2]
+    assert run(*command.split()).code == 0
+    done = run("recall", "flaky login test")
+    assert (done.rows[0][-1], done.err) == (OURS, "")
+
+
+def test_a_mistyped_backend_is_told_where_there_is_no_store(
+    run: Run, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store that is not found is the default one: what was mistyped is said as well."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEN", "sqlite")
+    for command in (("status",), ("recall", "x")):
+        said = run(*command).err
+        assert "there is no store at" in said
+        assert "did you mean 'AGENTHOOD_VECTOR_BACKEND'" in said
+
+
 def test_learning_for_all_agents(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`--shared` with an episode or a file is seen by every agent, and without it by the one that learned it."""
     lines = tmp_path / "lines.jsonl"
