@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agenthood.cli.filters import HEADINGS, chosen_lessons
-from agenthood.cli.session import Session, pass_session
+from agenthood.cli.session import NoStoreError, Session, pass_session
 from agenthood.cli.text import counted
 from agenthood.cli.values import Number
 from agenthood.errors import StoreError
@@ -75,11 +75,13 @@ def recall(  # noqa: PLR0913  one per option
     similarity, evidence, member, skill, id and text.
 
     The exit code is 0 whether or not a lesson is found, also where there is no store yet, where it cannot be
-    read, or where TEXT is empty, so that a recall before a run never stops the run.
+    read, or where TEXT is empty, so that a recall before a run never stops the run. Only where the settings say
+    to fail closed, a store that cannot be read is an error.
     """
     query = _query(text)
     if not query.strip():
-        _print(_nothing("there is nothing to look up: the text is empty"), session.output, prompt=prompt)
+        reason = "there is nothing to look up: the text is empty"
+        _print(_nothing(session, reason, threshold), session.output, prompt=prompt)
         return
     try:
         with session.open(soft=True) as hood:
@@ -93,7 +95,9 @@ def recall(  # noqa: PLR0913  one per option
                 scoring=scoring,
             )
     except StoreError as error:
-        found = _nothing(str(error))
+        if session.settings().fail == "closed" and not isinstance(error, NoStoreError):
+            raise
+        found = _nothing(session, str(error), threshold)
     _print(found, session.output, prompt=prompt)
 
 
@@ -171,10 +175,11 @@ def _query(text: tuple[str, ...]) -> str:
     return asked[:_CHARACTERS_ASKED].replace("\0", " ")
 
 
-def _nothing(reason: str) -> Recall:
+def _nothing(session: Session, reason: str, threshold: float | None) -> Recall:
     from agenthood.records import Recall  # noqa: PLC0415  keeps --help light
 
-    return Recall(degraded=True, semantic=False, reason=reason)
+    lowest = session.settings().recall_threshold if threshold is None else threshold
+    return Recall(threshold=lowest, degraded=True, semantic=False, reason=reason)
 
 
 def _print(found: Recall, output: Output, *, prompt: bool) -> None:
@@ -216,7 +221,8 @@ def _print_table(found: Recall, output: Output) -> None:
 
 def _notes(found: Recall) -> list[str]:
     """What was not found, and how near it was."""
-    notes = [] if found else ["no lesson fits"]
+    nothing = "no lesson found; the answer is degraded" if found.degraded else "no lesson fits"
+    notes = [] if found else [nothing]
     if found.near_misses and found.nearest_miss is not None:
         threshold, nearest = _told_apart(found.threshold, found.nearest_miss)
         notes.append(

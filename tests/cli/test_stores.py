@@ -118,6 +118,31 @@ def test_a_mistyped_backend_is_told_where_there_is_no_store(
         assert "did you mean 'AGENTHOOD_VECTOR_BACKEND'" in said
 
 
+@pytest.fixture
+def down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server where nobody listens is the store."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", "postgres")
+    monkeypatch.setenv("AGENTHOOD_STORE_URL", "postgresql://127.0.0.1:1/x")
+    monkeypatch.setenv("AGENTHOOD_DEADLINE", "0.3")
+
+
+@pytest.mark.usefixtures("down")
+def test_a_recall_while_the_server_is_down(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open, the answer is degraded and says so; closed, it is an error."""
+    done = run("recall", "x")
+    assert (done.code, done.out) == (0, "")
+    assert "the answer is degraded" in done.err
+    assert "warning: " in done.err
+    told = run("recall", "x", "--json").json
+    assert (told["threshold"], told["degraded"], told["lessons"]) == (0.65, True, [])
+    assert run("recall", "x", "--json", "--threshold", "0.4").json["threshold"] == 0.4
+    monkeypatch.setenv("AGENTHOOD_FAIL", "closed")
+    for arguments in (("recall", "x"), ("recall", "x", "--json")):
+        done = run(*arguments)
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("agenthood: error: ")
+
+
 def test_learning_for_all_agents(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`--shared` with an episode or a file is seen by every agent, and without it by the one that learned it."""
     lines = tmp_path / "lines.jsonl"
