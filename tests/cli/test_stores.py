@@ -143,6 +143,24 @@ def test_a_recall_while_the_server_is_down(run: Run, monkeypatch: pytest.MonkeyP
         assert done.err.startswith("agenthood: error: ")
 
 
+@pytest.mark.usefixtures("down")
+def test_a_file_is_queued_while_the_server_is_down(
+    run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an episode by itself is; closed, nothing is, and the exit code is 1."""
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("".join(json.dumps({"episode": text, "score": 0.9}) + "\n" for text in (OURS, MINE)))
+    monkeypatch.setenv("AGENTHOOD_FAIL", "closed")
+    assert run("learn", lines).code == 1
+    assert not list(store.rglob("queue.jsonl"))
+    monkeypatch.setenv("AGENTHOOD_FAIL", "open")
+    done = run("learn", lines, "--batch", 1)
+    assert (done.code, done.facts["pending"], done.facts["rejected"]) == (0, "2", "0")
+    assert "waits until the store can take it" in done.err
+    (queue,) = store.rglob("queue.jsonl")
+    assert [json.loads(line)["episode"] for line in queue.read_text().splitlines()] == [OURS, MINE]
+
+
 def test_learning_for_all_agents(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`--shared` with an episode or a file is seen by every agent, and without it by the one that learned it."""
     lines = tmp_path / "lines.jsonl"
