@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agenthood.cli.output import Output
-    from agenthood.records import Kind, Lesson, Recall, Scoring, Tier
+    from agenthood.records import Kind, Lesson, Recall, RecalledLesson, Scoring, Tier
 
 _CHARACTERS_ASKED = 100_000
 """Characters of standard input looked at; embedders read a few thousand of them."""
@@ -72,7 +72,8 @@ def recall(  # noqa: PLR0913  one per option
 
     What was found is printed best first: what worked or failed, the similarity, how many episodes support
     it, the member and skill, the lesson. Without a terminal: one lesson per line, with tabs between kind,
-    similarity, evidence, member, skill, id and text.
+    similarity, evidence, member, skill, id and text. An agent's shared lessons are marked after the kind, as in
+    "learned, shared", or at a terminal after the id.
 
     The exit code is 0 whether or not a lesson is found, also where there is no store yet, where it cannot be
     read, or where TEXT is empty, so that a recall before a run never stops the run. Only where the settings say
@@ -128,7 +129,8 @@ def lessons(  # noqa: PLR0913  one per option
     Those in the archive are listed with `--tier archive` only.
 
     Without a terminal: one lesson per line, with tabs between id, kind, mean score, evidence, member,
-    skill, time last seen and text.
+    skill, time last seen and text. A pinned lesson and a tier other than working are marked after the kind, as in
+    "learned, pinned, long", or at a terminal below the lesson.
     """
     output = session.output
     with session.open(migrate=False) as hood:
@@ -145,7 +147,7 @@ def _print_lessons(found: Sequence[Lesson], output: Output) -> None:
         output.table(
             (),
             [
-                (o.id, o.kind, f"{o.mean:.2f}", str(o.evidence), o.member, o.skill, o.last_seen, o.text)
+                (o.id, _kind(o), f"{o.mean:.2f}", str(o.evidence), o.member, o.skill, o.last_seen, o.text)
                 for o in found
             ],
         )
@@ -162,8 +164,19 @@ def _print_lessons(found: Sequence[Lesson], output: Output) -> None:
                 )
                 for o in found
             ],
-            details=[f"{o.id}  {o.last_seen[:10]}" for o in found],
+            details=["  ".join((o.id, o.last_seen[:10], *_marks(o))) for o in found],
         )
+
+
+def _marks(lesson: Lesson | RecalledLesson) -> list[str]:
+    """What sets a lesson apart from most: whose it is, and how it is kept."""
+    shared, pinned, tier = (getattr(lesson, name, None) for name in ("shared", "pinned", "tier"))
+    marks = {"shared": shared, "pinned": pinned, str(tier): tier not in {None, "working"}}
+    return [mark for mark, holds in marks.items() if holds]
+
+
+def _kind(lesson: Lesson | RecalledLesson) -> str:
+    return ", ".join((lesson.kind, *_marks(lesson)))
 
 
 def _query(text: tuple[str, ...]) -> str:
@@ -202,7 +215,7 @@ def _print_table(found: Recall, output: Output) -> None:
         output.table(
             (),
             [
-                (o.kind, f"{o.similarity:.3f}", str(o.evidence), o.member, o.skill, o.id, o.text)
+                (_kind(o), f"{o.similarity:.3f}", str(o.evidence), o.member, o.skill, o.id, o.text)
                 for o in found
             ],
         )
@@ -213,7 +226,7 @@ def _print_table(found: Recall, output: Output) -> None:
                 (HEADINGS[o.kind], f"{o.similarity:.2f}", str(o.evidence), f"{o.member}/{o.skill}", o.text)
                 for o in found
             ],
-            details=[o.id for o in found],
+            details=["  ".join((o.id, *_marks(o))) for o in found],
         )
     for note in _notes(found):
         output.note(note)
