@@ -69,6 +69,15 @@ class Session:
             self.output.warn(warning)
         return settings
 
+    def missing(self, id_: str, see: str = "see agenthood lessons") -> str:
+        """What to say of an id that no lesson has; an agent sees lessons that are not its own to change."""
+        settings = self.settings()
+        text = f"no lesson has the id {id_!r}: {see}"
+        if settings.agent is None:
+            return text
+        source = settings.sources.get("agent", "the agent")
+        return f"{text}; lessons of the project's shared layer: leave out {source}"
+
     @contextmanager
     def open(self, *, create: bool = False, migrate: bool = True, soft: bool = False) -> Iterator[Hood]:
         """Open the store for the length of a `with` block.

@@ -176,11 +176,19 @@ def test_learning_for_all_agents(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("AGENTHOOD_AGENT", "B")
     done = run("lessons")
     assert (done.code, done.out) == (0, "")
-    assert [row[-1] for row in run("recall", "flaky login test").rows] == [OURS]
+    (row,) = run("recall", "flaky login test").rows
+    assert (row[0], row[-1]) == ("learned, shared", OURS)
     assert [row[-1] for row in run("recall", "the changelog").rows] == ["wrote the changelog"]
+    for command in (("pin", row[-2]), ("forget", row[-2]), ("forget", row[-2], "--yes")):
+        done = run(*command)
+        assert done.code == 1
+        assert done.err.endswith("; lessons of the project's shared layer: leave out AGENTHOOD_AGENT\n")
     assert MINE not in run("recall", MINE, "--threshold", "0").out
+    assert run("status").facts["scope"] == "tenant 'local' agent 'B'"
     monkeypatch.delenv("AGENTHOOD_AGENT")
     assert {row[-1] for row in run("lessons").rows} == {OURS, "wrote the changelog"}
+    assert "shared" not in run("recall", "flaky login test").out
+    assert "AGENTHOOD_AGENT" not in run("pin", "nosuch").err
 
 
 def test_a_scope_of_the_file(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
