@@ -85,8 +85,14 @@ _OUTAGE_VARIABLES = {"AGENTHOOD_FAIL": "fail", "AGENTHOOD_DEADLINE": "deadline"}
 _OUTAGE: dict[str, Callable[[Value], Any]] = {"fail": choice("open", "closed"), "deadline": seconds}
 _OURS = (
     "AGENTHOOD_EMBED", "AGENTHOOD_MERGE", "AGENTHOOD_RECALL", "AGENTHOOD_MAX_", "AGENTHOOD_FAIL", "AGENTHOOD_DEADLINE",
-    "AGENTHOOD_STORE_", "AGENTHOOD_VECTOR", "AGENTHOOD_TENANT", "AGENTHOOD_PROJECT", "AGENTHOOD_AGENT",
+    "AGENTHOOD_STORE", "AGENTHOOD_BACKEND", "AGENTHOOD_VECTOR", "AGENTHOOD_TENANT", "AGENTHOOD_PROJECT",
+    "AGENTHOOD_AGENT",
 )  # fmt: skip
+_MEANT = dict.fromkeys(
+    ("AGENTHOOD_STORE", "AGENTHOOD_BACKEND", "AGENTHOOD_STORE_BACKEND", "AGENTHOOD_VECTOR_STORE"),
+    "AGENTHOOD_VECTOR_BACKEND",
+)
+"""What spelling alone does not tell."""
 SELF_CONTAINED = ("bundled", "lexical")
 """Kinds that need nothing else, so that a model or a key beside them is a mistake."""
 
@@ -231,7 +237,7 @@ def _unknown_keys(file: Path, content: Mapping[str, Any]) -> list[str]:
 def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     known = (*_VARIABLES, *_NUMBER_VARIABLES, *_OUTAGE_VARIABLES, *STORE_VARIABLES, *SCOPE_VARIABLES)
     return [
-        f"unknown variable {name!r}{did_you_mean(name, known)}"
+        f"unknown variable {name!r}{did_you_mean(_MEANT.get(name, name), known)}"
         for name in sorted(environ)
         if name.startswith(_OURS) and name not in known
     ]

@@ -35,7 +35,6 @@ from agenthood.records import (
     Tier,
 )
 from agenthood.session import DEADLINE, AsyncSession
-from agenthood.stores.factory import place_of
 from agenthood.telemetry import traced
 from agenthood.telemetry_facts import changed, forgotten, imported, learned, learned_many, recalled
 from agenthood.upkeep import drop_other_spaces, tidy
@@ -142,8 +141,10 @@ class AsyncHood(OpenStore):
 
     def _notice_loss(self) -> None:
         """Say so where somebody has removed the store while it was open: what is learned makes an empty one."""
-        place = place_of(self.parts.settings.store, self.path) if self._parts is not None else None
-        if place is not None and not place.exists():
+        if self._parts is None:
+            return
+        stood, self._stood = self._stood, self._stands()
+        if stood and not self._stood:
             _log.warning(
                 "the store at %r was removed while it was open: learning begins an empty one", str(self.path)
             )

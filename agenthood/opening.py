@@ -23,7 +23,7 @@ from agenthood.memory.long_term import LongTermMemory
 from agenthood.parts import Parts, assembled, scope_of
 from agenthood.stores.base import SHARED
 from agenthood.stores.deadline import LOADING
-from agenthood.stores.factory import check_place, create_store
+from agenthood.stores.factory import check_place, create_store, place_of
 from agenthood.telemetry_queue import watch
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class OpenStore:
         self._parts: Parts | None = None
         self._ready = False
         self._finished = True
+        self._stood = False
         self._healing = Healing(self._heal)
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -221,6 +222,12 @@ class OpenStore:
             self._healing.start()
         if self._ready and self._start_migration:
             await self._begin(parts)
+        self._stood = self._stands()
+
+    def _stands(self) -> bool:
+        """Whether there is something on disk where an embedded store is; a server's is taken for granted."""
+        place = place_of(self.parts.settings.store, self.path)
+        return place is None or place.exists()
 
     async def _get_ready(self, parts: Parts) -> None:
         async with parts.store.section("reading"):

@@ -125,12 +125,23 @@ def test_an_unusable_key_is_not_quoted(tmp_path: Path, value: object) -> None:
         ("AGENTHOOD_MERGE_TRESHOLD", "AGENTHOOD_MERGE_THRESHOLD"),
         ("AGENTHOOD_RECALL_THRESHHOLD", "AGENTHOOD_RECALL_THRESHOLD"),
         ("AGENTHOOD_EMBEDER", "AGENTHOOD_EMBEDDER"),
+        ("AGENTHOOD_STORE", "AGENTHOOD_VECTOR_BACKEND"),
+        ("AGENTHOOD_BACKEND", "AGENTHOOD_VECTOR_BACKEND"),
+        ("AGENTHOOD_STORE_BACKEND", "AGENTHOOD_VECTOR_BACKEND"),
+        ("AGENTHOOD_VECTOR_BACKEN", "AGENTHOOD_VECTOR_BACKEND"),
+        ("AGENTHOOD_STOREURL", "AGENTHOOD_STORE_URL"),
     ],
 )
 def test_a_mistyped_variable_is_reported(tmp_path: Path, variable: str, meant: str) -> None:
     """Whichever setting it was meant for."""
     warnings = load_settings(tmp_path, environ={variable: "0.5"}).warnings
     assert warnings == (f"unknown variable {variable!r}; did you mean {meant!r}?",)
+
+
+def test_variables_that_are_no_settings_are_left_alone(tmp_path: Path) -> None:
+    """The program's own, and those of what calls it."""
+    names = ("DIR", "DEBUG", "PROVIDER", "MODEL", "SHARED", "COMPLETE")
+    assert load_settings(tmp_path, environ={f"AGENTHOOD_{name}": "x" for name in names}).warnings == ()
 
 
 def test_unknown_names_are_reported_with_what_was_meant(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from agenthood.cli.check import Check
 from agenthood.cli.checks_store import store_checks
+from agenthood.cli.session import elsewhere
 from agenthood.cli.text import counted, size
 from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
 from agenthood.config_store import SCOPE_KEYS
@@ -57,7 +58,9 @@ def all_checks(path: Path) -> Iterator[Check]:
     yield from _queues(path, chosen)
     if in_the_way(chosen, path) is not None:
         return  # said already
-    if not holds_tables(chosen, path):
+    if settings is not None and (hint := elsewhere(settings, path)) is not None:
+        yield Check("store", "warning", hint)
+    elif not holds_tables(chosen, path):
         yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
     elif settings is not None:
         yield from store_checks(path, settings)

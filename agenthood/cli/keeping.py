@@ -10,7 +10,6 @@ from agenthood.cli.session import Session, pass_session
 from agenthood.cli.text import counted
 
 if TYPE_CHECKING:
-    from agenthood.cli.output import Output
     from agenthood.records import Changed
 
 _IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
@@ -26,7 +25,7 @@ def pin(session: Session, /, ids: tuple[str, ...]) -> int:
     reported, the others are pinned, and the exit code is 1.
     """
     with session.open(migrate=False) as hood:
-        return _report(hood.pin(*ids), "pinned", session.output)
+        return _report(hood.pin(*ids), "pinned", session)
 
 
 @click.command(short_help="Let lessons fade again.")
@@ -35,7 +34,7 @@ def pin(session: Session, /, ids: tuple[str, ...]) -> int:
 def unpin(session: Session, /, ids: tuple[str, ...]) -> int:
     """Let the lessons with these IDS fade and be archived again, as those that were never pinned."""
     with session.open(migrate=False) as hood:
-        return _report(hood.unpin(*ids), "unpinned", session.output)
+        return _report(hood.unpin(*ids), "unpinned", session)
 
 
 @click.command(short_help="Take lessons out of look-ups.")
@@ -48,7 +47,7 @@ def archive(session: Session, /, ids: tuple[str, ...]) -> int:
     again.
     """
     with session.open(migrate=False) as hood:
-        return _report(hood.archive(*ids), "archived", session.output)
+        return _report(hood.archive(*ids), "archived", session)
 
 
 @click.command(short_help="Put archived lessons back.")
@@ -57,13 +56,14 @@ def archive(session: Session, /, ids: tuple[str, ...]) -> int:
 def restore(session: Session, /, ids: tuple[str, ...]) -> int:
     """Put the archived lessons with these IDS back into look-ups."""
     with session.open(migrate=False) as hood:
-        return _report(hood.restore(*ids), "restored", session.output)
+        return _report(hood.restore(*ids), "restored", session)
 
 
-def _report(done: Changed, what: str, output: Output) -> int:
+def _report(done: Changed, what: str, session: Session) -> int:
+    output = session.output
     for missing in done.missing:
         output.problem(
-            f"no lesson has the id {missing!r}: see agenthood lessons, and agenthood lessons --tier archive"
+            session.missing(missing, "see agenthood lessons, and agenthood lessons --tier archive")
         )
     if done.pending:
         output.warn(

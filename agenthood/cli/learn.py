@@ -13,11 +13,12 @@ import click
 from agenthood.cli.progress import progress
 from agenthood.cli.session import Session, pass_session
 from agenthood.cli.values import Number
-from agenthood.errors import InvalidInputError
+from agenthood.errors import InvalidInputError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from agenthood import Hood
     from agenthood.cli.bulk import BulkLearner
     from agenthood.cli.output import Output
     from agenthood.records import Receipt
@@ -94,7 +95,8 @@ def learn(  # noqa: PLR0913  the options of the command
     meaning), skipped and rejected, one count per line with a tab after its name. For an --episode it is one
     line with tabs between what was done (one of those words), the lesson's id, kind and evidence, and the
     reason; what there is none of is left out. With --json there is one receipt per line read, in order.
-    While the store is down an --episode is pending, and learned later.
+    Where the store is down an --episode is pending, and learned later; so are the lines of a FILE where it is down
+    from the start. Where it goes down in between, the command stops, and says which line to go on after.
 
     Ctrl-C lets the batch that runs end, and says which line to go on after.
     """  # noqa: D301  click keeps the lines below a backspace as they are
@@ -152,7 +154,7 @@ def _learn_file(session: Session, file: str, rejects: Path | None, batch: int, *
     with ExitStack() as stack:
         source = stack.enter_context(click.open_file(file, "rb"))
         kept = stack.enter_context(_open_rejects(rejects, source)) if rejects is not None else None
-        hood = stack.enter_context(session.open(create=True))
+        hood = _opened(session, stack)
         advance = stack.enter_context(progress("Learning", quiet=output.quiet or output.json or file == "-"))
         learner = BulkLearner(hood, output, rejects=kept, batch=batch, shared=shared)
         try:
@@ -160,6 +162,18 @@ def _learn_file(session: Session, file: str, rejects: Path | None, batch: int, *
         finally:  # also after Ctrl-C: what was learned until then stays learned
             _summarise(learner, output)
     return 1 if learner.counts["rejected"] else 0
+
+
+def _opened(session: Session, stack: ExitStack) -> Hood:
+    """The store; one that is down is opened to queue what it cannot take, unless the settings say to fail closed."""
+    try:
+        return stack.enter_context(session.open(create=True))
+    except StoreUnavailableError as error:
+        if session.settings().fail == "closed":
+            raise
+        hood = stack.enter_context(session.open(create=True, soft=True))
+        session.output.warn(f"what is learned waits until the store can take it: {error}")
+        return hood
 
 
 def _summarise(learner: BulkLearner, output: Output) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agenthood.cli.filters import HEADINGS, chosen_lessons
-from agenthood.cli.session import Session, pass_session
+from agenthood.cli.session import NoStoreError, Session, pass_session
 from agenthood.cli.text import counted
 from agenthood.cli.values import Number
 from agenthood.errors import StoreError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agenthood.cli.output import Output
-    from agenthood.records import Kind, Lesson, Recall, Scoring, Tier
+    from agenthood.records import Kind, Lesson, Recall, RecalledLesson, Scoring, Tier
 
 _CHARACTERS_ASKED = 100_000
 """Characters of standard input looked at; embedders read a few thousand of them."""
@@ -72,14 +72,17 @@ def recall(  # noqa: PLR0913  one per option
 
     What was found is printed best first: what worked or failed, the similarity, how many episodes support
     it, the member and skill, the lesson. Without a terminal: one lesson per line, with tabs between kind,
-    similarity, evidence, member, skill, id and text.
+    similarity, evidence, member, skill, id and text. An agent's shared lessons are marked after the kind, as in
+    "learned, shared", or at a terminal after the id.
 
     The exit code is 0 whether or not a lesson is found, also where there is no store yet, where it cannot be
-    read, or where TEXT is empty, so that a recall before a run never stops the run.
+    read, or where TEXT is empty, so that a recall before a run never stops the run. Only where the settings say
+    to fail closed, a store that cannot be read is an error.
     """
     query = _query(text)
     if not query.strip():
-        _print(_nothing("there is nothing to look up: the text is empty"), session.output, prompt=prompt)
+        reason = "there is nothing to look up: the text is empty"
+        _print(_nothing(session, reason, threshold), session.output, prompt=prompt)
         return
     try:
         with session.open(soft=True) as hood:
@@ -93,7 +96,9 @@ def recall(  # noqa: PLR0913  one per option
                 scoring=scoring,
             )
     except StoreError as error:
-        found = _nothing(str(error))
+        if session.settings().fail == "closed" and not isinstance(error, NoStoreError):
+            raise
+        found = _nothing(session, str(error), threshold)
     _print(found, session.output, prompt=prompt)
 
 
@@ -124,7 +129,8 @@ def lessons(  # noqa: PLR0913  one per option
     Those in the archive are listed with `--tier archive` only.
 
     Without a terminal: one lesson per line, with tabs between id, kind, mean score, evidence, member,
-    skill, time last seen and text.
+    skill, time last seen and text. A pinned lesson and a tier other than working are marked after the kind, as in
+    "learned, pinned, long", or at a terminal below the lesson.
     """
     output = session.output
     with session.open(migrate=False) as hood:
@@ -141,7 +147,7 @@ def _print_lessons(found: Sequence[Lesson], output: Output) -> None:
         output.table(
             (),
             [
-                (o.id, o.kind, f"{o.mean:.2f}", str(o.evidence), o.member, o.skill, o.last_seen, o.text)
+                (o.id, _kind(o), f"{o.mean:.2f}", str(o.evidence), o.member, o.skill, o.last_seen, o.text)
                 for o in found
             ],
         )
@@ -158,8 +164,19 @@ def _print_lessons(found: Sequence[Lesson], output: Output) -> None:
                 )
                 for o in found
             ],
-            details=[f"{o.id}  {o.last_seen[:10]}" for o in found],
+            details=["  ".join((o.id, o.last_seen[:10], *_marks(o))) for o in found],
         )
+
+
+def _marks(lesson: Lesson | RecalledLesson) -> list[str]:
+    """What sets a lesson apart from most: whose it is, and how it is kept."""
+    shared, pinned, tier = (getattr(lesson, name, None) for name in ("shared", "pinned", "tier"))
+    marks = {"shared": shared, "pinned": pinned, str(tier): tier not in {None, "working"}}
+    return [mark for mark, holds in marks.items() if holds]
+
+
+def _kind(lesson: Lesson | RecalledLesson) -> str:
+    return ", ".join((lesson.kind, *_marks(lesson)))
 
 
 def _query(text: tuple[str, ...]) -> str:
@@ -171,10 +188,11 @@ def _query(text: tuple[str, ...]) -> str:
     return asked[:_CHARACTERS_ASKED].replace("\0", " ")
 
 
-def _nothing(reason: str) -> Recall:
+def _nothing(session: Session, reason: str, threshold: float | None) -> Recall:
     from agenthood.records import Recall  # noqa: PLC0415  keeps --help light
 
-    return Recall(degraded=True, semantic=False, reason=reason)
+    lowest = session.settings().recall_threshold if threshold is None else threshold
+    return Recall(threshold=lowest, degraded=True, semantic=False, reason=reason)
 
 
 def _print(found: Recall, output: Output, *, prompt: bool) -> None:
@@ -197,7 +215,7 @@ def _print_table(found: Recall, output: Output) -> None:
         output.table(
             (),
             [
-                (o.kind, f"{o.similarity:.3f}", str(o.evidence), o.member, o.skill, o.id, o.text)
+                (_kind(o), f"{o.similarity:.3f}", str(o.evidence), o.member, o.skill, o.id, o.text)
                 for o in found
             ],
         )
@@ -208,7 +226,7 @@ def _print_table(found: Recall, output: Output) -> None:
                 (HEADINGS[o.kind], f"{o.similarity:.2f}", str(o.evidence), f"{o.member}/{o.skill}", o.text)
                 for o in found
             ],
-            details=[o.id for o in found],
+            details=["  ".join((o.id, *_marks(o))) for o in found],
         )
     for note in _notes(found):
         output.note(note)
@@ -216,7 +234,8 @@ def _print_table(found: Recall, output: Output) -> None:
 
 def _notes(found: Recall) -> list[str]:
     """What was not found, and how near it was."""
-    notes = [] if found else ["no lesson fits"]
+    nothing = "no lesson found; the answer is degraded" if found.degraded else "no lesson fits"
+    notes = [] if found else [nothing]
     if found.near_misses and found.nearest_miss is not None:
         threshold, nearest = _told_apart(found.threshold, found.nearest_miss)
         notes.append(

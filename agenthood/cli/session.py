@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import click
@@ -68,6 +69,15 @@ class Session:
             self.output.warn(warning)
         return settings
 
+    def missing(self, id_: str, see: str = "see agenthood lessons") -> str:
+        """What to say of an id that no lesson has; an agent sees lessons that are not its own to change."""
+        settings = self.settings()
+        text = f"no lesson has the id {id_!r}: {see}"
+        if settings.agent is None:
+            return text
+        source = settings.sources.get("agent", "the agent")
+        return f"{text}; lessons of the project's shared layer: leave out {source}"
+
     @contextmanager
     def open(self, *, create: bool = False, migrate: bool = True, soft: bool = False) -> Iterator[Hood]:
         """Open the store for the length of a `with` block.
@@ -81,12 +91,17 @@ class Session:
             NoStoreError: there is no store, and `create` is False.
             AgenthoodError: whatever the engine raises.
         """
+        settings = self.settings()  # first, as a mistyped one looks like a store that is lost
+        hint = elsewhere(settings, self.path)
         if not create and not self.has_store:
             raise NoStoreError(
                 f"there is no store at {str(self.path)!r}: learn something first (agenthood learn), "
                 "or name the directory with --dir"
+                if hint is None
+                else hint
             )
-        settings = self.settings()
+        if hint is not None:
+            self.output.warn(hint)
         if not soft:
             settings = replace(settings, fail="closed", deadline=max(settings.deadline, _PATIENCE))
         import agenthood  # noqa: PLC0415  keeps --help light
@@ -100,9 +115,23 @@ class Session:
             yield hood
 
 
+def elsewhere(settings: Settings, path: Path) -> str | None:
+    """What to say where the store that is set is not there and another backend's is; None where that is not so."""
+    from agenthood.stores.factory import left_behind  # noqa: PLC0415  only commands that open a store need it
+
+    backend, other = settings.store.backend, left_behind(settings.store, path)
+    if other is None:
+        return None
+    place = "" if str(path) == DEFAULT_DIRECTORY else f" --dir {quote(str(path))}"
+    return (
+        f"there is no {backend} store at {str(path)!r}, but there is a {other} store: "
+        f"agenthood store copy --from {other} --to {backend}{place} copies it"
+    )
+
+
 def _warn_of_pending(migration: MigrationReport | None, output: Output) -> None:
     """Say that lessons are still missing from look-ups, which would otherwise look like having none."""
-    if migration is not None and not migration.complete:
+    if migration is not None and migration.remaining:
         count = counted(migration.remaining, "lesson")
         why = f" ({migration.reason})" if migration.reason else ""
         output.warn(f"{count} cannot be found by meaning yet{why}: run agenthood migrate")

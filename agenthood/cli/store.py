@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from agenthood import Hood
-    from agenthood.cli.output import Output
     from agenthood.records import Forgotten, MigrationReport, Status, Tidied
 
 _SHOWN_BEFORE_FORGETTING = 20
+_UPKEEP = {
+    "rows": "rows",
+    "fragments_before": "fragments before",
+    "fragments_after": "after",
+    "old_versions_removed": "old versions removed",
+    "bytes_freed": "freed",
+}
 
 
 @click.command(short_help="Say what the store holds.")
@@ -50,11 +56,11 @@ def forget(session: Session, /, ids: tuple[str, ...], *, episodes: bool, yes: bo
     """
     output = session.output
     with session.open(migrate=False) as hood:
-        if not yes and not _ask(hood, ids, output, episodes=episodes):
+        if not yes and not _ask(hood, ids, session, episodes=episodes):
             return 1
         done = hood.forget(*ids, episodes=episodes)
     if yes:  # else it was said before asking
-        _say_missing(done.missing, output)
+        _say_missing(done.missing, session)
     if output.json:
         output.document(done.to_dict())
     else:
@@ -102,7 +108,7 @@ def maintain(session: Session, /) -> int:
     rest on one episode are archived in the end. None is removed: `agenthood restore` puts it back.
 
     Without a terminal: one collection per line, with tabs between rows, fragments before and after, old
-    versions removed, bytes freed and name.
+    versions removed, bytes freed and name; each with its word, and what the backend does not tell is left out.
     """
     output = session.output
     with session.open(migrate=False) as hood:
@@ -110,10 +116,7 @@ def maintain(session: Session, /) -> int:
     if output.json:
         output.document(report.to_dict())
     else:
-        output.table(
-            ("rows", "fragments before", "after", "old versions removed", "freed", "collection"),
-            [_upkeep_row(name, found) for name, found in report.collections.items()],
-        )
+        output.table(*_upkeep_table(report.collections))
         output.note(_tidied(report.lessons))
         if report.migration is not None:
             output.facts(_migration_facts(report.migration))
@@ -131,9 +134,20 @@ def _tidied(done: Tidied) -> str:
     return "lessons: " + ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
-def _upkeep_row(name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
-    counts = ("rows", "fragments_before", "fragments_after", "old_versions_removed")
-    return (*(str(found.get(key, "")) for key in counts), size(found.get("bytes_freed", 0)), name)
+def _upkeep_table(
+    collections: Mapping[str, Mapping[str, Any]],
+) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of what upkeep did, of what any collection has; to a pipe every cell says what it is."""
+    words = {name: word for name, word in _UPKEEP.items() if any(name in one for one in collections.values())}
+    headed = sys.stdout.isatty()
+    rows = []
+    for collection, found in collections.items():
+        told = {name: str(found.get(name, "")) for name in words}
+        if "bytes_freed" in found:
+            told["bytes_freed"] = size(found["bytes_freed"])
+        cells = told.values() if headed else [f"{text} {words[name]}" for name, text in told.items() if text]
+        rows.append([*cells, collection])
+    return [*words.values(), "collection"], rows
 
 
 def _status_facts(found: Status) -> list[tuple[str, str]]:
@@ -142,6 +156,8 @@ def _status_facts(found: Status) -> list[tuple[str, str]]:
     meaning = "by meaning" if found.semantic else "by wording only"
     return [
         ("store", found.path),
+        ("backend", found.store),
+        ("scope", found.scope or "the directory's own"),
         ("lessons that worked", f"{found.lessons.get('learned', 0):,}"),
         ("lessons that failed", f"{found.lessons.get('antipattern', 0):,}"),
         ("episodes", f"{found.episodes:,}"),
@@ -179,7 +195,7 @@ def _forgotten(done: Forgotten) -> str:
     return f"forgot {', '.join(parts)}"
 
 
-def _ask(hood: Hood, ids: Collection[str], output: Output, *, episodes: bool) -> bool:
+def _ask(hood: Hood, ids: Collection[str], session: Session, *, episodes: bool) -> bool:
     """Show what is about to go, and ask; False, unasked, if none of it is there.
 
     Raises:
@@ -189,13 +205,13 @@ def _ask(hood: Hood, ids: Collection[str], output: Output, *, episodes: bool) ->
     every = [*hood.lessons(), *hood.lessons(tier="archive")]
     named = {lesson.id: lesson for lesson in every if lesson.id in ids}
     if not named:
-        _say_missing(ids, output)
+        _say_missing(ids, session)
         return False
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InvalidInputError(
             f"forgetting {counted(len(named), 'lesson')} cannot be undone: add --yes to do it"
         )
-    _say_missing([id_ for id_ in ids if id_ not in named], output)
+    _say_missing([id_ for id_ in ids if id_ not in named], session)
     for lesson in list(named.values())[:_SHOWN_BEFORE_FORGETTING]:
         click.echo(f"{shown(lesson.id)}  {shown(lesson.text, 100)}", err=True)
     if len(named) > _SHOWN_BEFORE_FORGETTING:
@@ -205,6 +221,6 @@ def _ask(hood: Hood, ids: Collection[str], output: Output, *, episodes: bool) ->
     return True
 
 
-def _say_missing(ids: Iterable[str], output: Output) -> None:
+def _say_missing(ids: Iterable[str], session: Session) -> None:
     for missing in dict.fromkeys(ids):
-        output.problem(f"no lesson has the id {missing!r}: see agenthood lessons")
+        session.output.problem(session.missing(missing))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agenthood.errors import StoreUnavailableError
+from agenthood.stores.settings import EMBEDDED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +72,17 @@ def holds_tables(settings: StoreSettings, folder: Path) -> bool:
     if place is None or settings.backend == "sqlite":
         return place is None or place.exists()
     return any(place.glob("*.lance"))
+
+
+def left_behind(settings: StoreSettings, folder: Path) -> str | None:
+    """Another embedded backend that holds a store below `folder`, where the one of `settings` holds none."""
+    others = (name for name in EMBEDDED if name != settings.backend)
+    try:
+        if holds_tables(settings, folder):
+            return None
+        return next((name for name in others if holds_tables(replace(settings, backend=name), folder)), None)
+    except OSError:  # where nobody may look the store itself says so
+        return None
 
 
 def in_the_way(settings: StoreSettings, folder: Path) -> Path | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import agenthood
+from cli_support import at_terminal, read_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +55,18 @@ def test_forget_asks_about_an_archived_lesson_too(run: Run, ids: list[str]) -> N
     assert done.code == 1
     assert "add --yes" in done.err
     assert "no lesson has the id" not in done.err
+
+
+def test_the_list_marks_how_a_lesson_is_kept(run: Run, ids: list[str], store: Path) -> None:
+    """Pinned, and a tier other than the first, in pipes and at a terminal; else nothing is added."""
+    run("pin", ids[0])
+    run("archive", ids[1])
+    assert {row[0]: row[1] for row in run("lessons").rows} == {ids[0]: "learned, pinned", ids[2]: "learned"}
+    assert [row[1] for row in run("lessons", "--tier", "archive").rows] == ["learned, archive"]
+    with at_terminal("--dir", store, "lessons", columns=160) as (process, ours):
+        shown = read_terminal(ours)
+        assert process.wait(60) == 0
+    assert shown.count("pinned") == 1
 
 
 def test_pin_and_unpin(run: Run, ids: list[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import agenthood
 from cli_support import Run, at_terminal, read_terminal, spawn
+from stores.test_errors import read_only
 
 GOOD = {
     "episode": "fixed the flaky login test by mocking the clock",
@@ -101,6 +102,18 @@ def test_one_episode_that_is_refused_fails(run: Run, store: Path) -> None:
     assert "rejected: " in done.err
     with agenthood.open(store) as hood:
         assert hood.lessons() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system has no such permissions")
+def test_a_directory_that_cannot_be_written_is_the_only_reason(run: Run, store: Path) -> None:
+    """No store was ever made there: none was removed, and no lesson waits."""
+    store.mkdir()
+    with read_only(store):
+        done = run("learn", "--episode", "x", "--score", 1)
+    assert (done.code, done.out) == (1, "")
+    assert "ermission" in done.err or "ead-only" in done.err
+    assert "was removed" not in done.err
+    assert "cannot be found by meaning yet" not in done.err
 
 
 def test_unknown_keys_are_reported_once(run: Run) -> None:

@@ -29,6 +29,7 @@ def test_status_counts(run: Run, ids: list[str], store: Path) -> None:
     assert facts["lessons that worked"] == facts["episodes"] == facts["findable"] == "2"
     assert facts["compares"].startswith("by wording only")
     assert facts["members"] == "dev 2"
+    assert (facts["backend"], facts["scope"]) == ("lancedb", "the directory's own")
     status = run("status", "--json").json
     assert status["path"] == str(store)
     assert status["lessons"] == {"learned": 2, "antipattern": 0}
@@ -125,8 +126,27 @@ def test_maintain_reports_every_collection(run: Run, ids: list[str]) -> None:
     done = run("maintain")
     assert done.code == 0
     assert [row[-1] for row in done.rows][-1] == "vectors"
-    assert all(row[0].isdigit() for row in done.rows)
+    for row in done.rows:
+        assert [cell.lstrip("0123456789.").strip() for cell in row[:-2]] == [
+            "rows",
+            "fragments before",
+            "after",
+            "old versions removed",
+        ]
+        assert row[-2].endswith("B freed")
     assert "vectors" in run("maintain", "--json").json["collections"]
+
+
+def test_maintain_prints_what_the_backend_tells(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No empty columns where it has no fragments, and every number with its word."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", "sqlite")
+    assert run("learn", "--episode", EPISODES[0], "--score", 0.9).code == 0
+    done = run("maintain")
+    assert done.rows[-1][-1] == "vectors"
+    for row in done.rows:
+        assert all(row)
+        assert row[0].endswith(" rows")
+        assert "fragments" not in " ".join(row)
 
 
 def test_pending_lessons_are_mentioned(run: Run, ids: list[str], store: Path, monkeypatch) -> None:

@@ -88,6 +88,80 @@ def test_every_command_works_on_the_store_that_is_chosen(
     assert (store / "memory.sqlite").exists() is (chosen == "sqlite")
 
 
+@pytest.mark.parametrize(("made", "chosen"), [("lancedb", "sqlite"), ("sqlite", "lancedb")])
+def test_the_store_of_another_backend_is_not_passed_over(
+    made: str, chosen: str, run: Run, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever changes the backend is told that the lessons are still there, and how to bring them along."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", made)
+    assert run("learn", "--episode", OURS, "--score", "0.9").code == 0
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", chosen)
+    command = f"store copy --from {made} --to {chosen} --dir {store}"
+    for asked in (("status",), ("recall", "flaky login test"), ("learn", "--episode", "a", "--score", "0.5")):
+        assert f"there is a {made} store: agenthood {command}" in run(*asked).err
+        if asked == ("recall", "flaky login test"):
+            (row,) = (row for row in run("doctor").rows if row[1] == "store")
+            assert row[0] == "warning"
+            assert command in row[2]
+    assert run(*command.split()).code == 0
+    done = run("recall", "flaky login test")
+    assert (done.rows[0][-1], done.err) == (OURS, "")
+
+
+def test_a_mistyped_backend_is_told_where_there_is_no_store(
+    run: Run, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store that is not found is the default one: what was mistyped is said as well."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEN", "sqlite")
+    for command in (("status",), ("recall", "x")):
+        said = run(*command).err
+        assert "there is no store at" in said
+        assert "did you mean 'AGENTHOOD_VECTOR_BACKEND'" in said
+
+
+@pytest.fixture
+def down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server where nobody listens is the store."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", "postgres")
+    monkeypatch.setenv("AGENTHOOD_STORE_URL", "postgresql://127.0.0.1:1/x")
+    monkeypatch.setenv("AGENTHOOD_DEADLINE", "0.3")
+
+
+@pytest.mark.usefixtures("down")
+def test_a_recall_while_the_server_is_down(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open, the answer is degraded and says so; closed, it is an error."""
+    done = run("recall", "x")
+    assert (done.code, done.out) == (0, "")
+    assert "the answer is degraded" in done.err
+    assert "warning: " in done.err
+    told = run("recall", "x", "--json").json
+    assert (told["threshold"], told["degraded"], told["lessons"]) == (0.65, True, [])
+    assert run("recall", "x", "--json", "--threshold", "0.4").json["threshold"] == 0.4
+    monkeypatch.setenv("AGENTHOOD_FAIL", "closed")
+    for arguments in (("recall", "x"), ("recall", "x", "--json")):
+        done = run(*arguments)
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith("agenthood: error: ")
+
+
+@pytest.mark.usefixtures("down")
+def test_a_file_is_queued_while_the_server_is_down(
+    run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an episode by itself is; closed, nothing is, and the exit code is 1."""
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("".join(json.dumps({"episode": text, "score": 0.9}) + "\n" for text in (OURS, MINE)))
+    monkeypatch.setenv("AGENTHOOD_FAIL", "closed")
+    assert run("learn", lines).code == 1
+    assert not list(store.rglob("queue.jsonl"))
+    monkeypatch.setenv("AGENTHOOD_FAIL", "open")
+    done = run("learn", lines, "--batch", 1)
+    assert (done.code, done.facts["pending"], done.facts["rejected"]) == (0, "2", "0")
+    assert "waits until the store can take it" in done.err
+    (queue,) = store.rglob("queue.jsonl")
+    assert [json.loads(line)["episode"] for line in queue.read_text().splitlines()] == [OURS, MINE]
+
+
 def test_learning_for_all_agents(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`--shared` with an episode or a file is seen by every agent, and without it by the one that learned it."""
     lines = tmp_path / "lines.jsonl"
@@ -103,11 +177,19 @@ def test_learning_for_all_agents(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("AGENTHOOD_AGENT", "B")
     done = run("lessons")
     assert (done.code, done.out) == (0, "")
-    assert [row[-1] for row in run("recall", "flaky login test").rows] == [OURS]
+    (row,) = run("recall", "flaky login test").rows
+    assert (row[0], row[-1]) == ("learned, shared", OURS)
     assert [row[-1] for row in run("recall", "the changelog").rows] == ["wrote the changelog"]
+    for command in (("pin", row[-2]), ("forget", row[-2]), ("forget", row[-2], "--yes")):
+        done = run(*command)
+        assert done.code == 1
+        assert done.err.endswith("; lessons of the project's shared layer: leave out AGENTHOOD_AGENT\n")
     assert MINE not in run("recall", MINE, "--threshold", "0").out
+    assert run("status").facts["scope"] == "tenant 'local' agent 'B'"
     monkeypatch.delenv("AGENTHOOD_AGENT")
     assert {row[-1] for row in run("lessons").rows} == {OURS, "wrote the changelog"}
+    assert "shared" not in run("recall", "flaky login test").out
+    assert "AGENTHOOD_AGENT" not in run("pin", "nosuch").err
 
 
 def test_a_scope_of_the_file(run: Run, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
