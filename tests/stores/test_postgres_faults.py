@@ -277,6 +277,27 @@ async def test_opening_waits_for_a_server_that_stands_still_no_longer_than_the_d
         assert {lesson.text for lesson in await hood.lessons()} == {"fixed it", "broke it"}
 
 
+async def test_a_recall_waits_no_longer_than_the_deadline_for_a_server_that_came_to_a_standstill(
+    server: PostgresServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Not another second for its answer to being cancelled; and psycopg logs nothing of its own."""
+    settings = Settings(
+        EmbedderSettings(kind="lexical"), store=settings_for(tmp_path, server.url), deadline=0.5
+    )
+    async with open_async(tmp_path / ".agenthood", settings=settings) as hood:
+        await hood.learn("fixed it", score=1)
+        assert await hood.recall("fixed it")
+        caplog.clear()
+        server.pause()
+        try:
+            started = time.monotonic()
+            assert (await hood.recall("fixed it")).degraded
+            assert time.monotonic() - started < 1.2
+        finally:
+            server.resume()
+    assert not [one for one in caplog.records if one.name.startswith("psycopg")]
+
+
 async def test_cancelling_ends_the_statement_on_the_server(tmp_path: Path):
     """A cancelled search runs on nowhere, and its connection serves the next."""
     store = postgres_store(tmp_path)
