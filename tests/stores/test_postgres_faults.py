@@ -191,10 +191,13 @@ async def test_rights_that_are_missing(server: PostgresServer, tmp_path: Path):
     store = _at(tmp_path, url)
     with pytest.raises(StoreUnavailableError, match=r"/bare: the user may not do that.*permission denied"):
         await store.upsert(TYPED, [full(1)])
+    assert "permission denied for database bare" in (await store.health()).problem
     sql("grant create on database bare to weak", url=server.url)
     with pytest.raises(StoreError, match=r"`create extension vector`"):
         await store.upsert(TYPED, [full(1)])
+    assert "`create extension vector`" in (await store.health()).problem
     sql("create extension vector", url=server.url.replace("/postgres", "/bare"))
+    assert (await store.health()).ok
     await store.upsert(TYPED, [full(1)])
     table = f'"{schema_of(tmp_path)}".rows_1'
     bare = server.url.replace("/postgres", "/bare")
