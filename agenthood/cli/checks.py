@@ -17,7 +17,7 @@ from agenthood.cli.text import counted, size
 from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
 from agenthood.config_store import SCOPE_KEYS
 from agenthood.errors import AgenthoodError
-from agenthood.stores.factory import holds_tables, in_the_way
+from agenthood.stores.factory import check_installed, holds_tables, in_the_way
 from agenthood.stores.settings import EMBEDDED, StoreSettings
 
 if TYPE_CHECKING:
@@ -57,6 +57,11 @@ def all_checks(path: Path) -> Iterator[Check]:
     yield from _queues(path)
     if in_the_way(chosen, path) is not None:
         return  # said already
+    try:
+        check_installed(chosen)
+    except AgenthoodError as error:
+        yield Check("store", "failed", str(error))
+        return
     if not holds_tables(chosen, path):
         yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
     elif settings is not None:
@@ -88,10 +93,13 @@ def _settings(path: Path, settings: Settings) -> Iterator[Check]:
         values |= {
             "store address": ("store.url", _without_secrets(settings.store.url)),
             "store namespace": ("store.namespace", settings.store.namespace),
+            "store timeout": ("store.timeout", f"{settings.store.timeout:g} s"),
         }
     if settings.store.backend == "qdrant":
         values |= {"store key": ("store.api_key", "set" if settings.store.api_key else "not set")}
     values |= {
+        "fail": ("fail", settings.fail),
+        "deadline": ("deadline", f"{settings.deadline:g} s"),
         "merge threshold": ("merge_threshold", f"{settings.merge_threshold:g}"),
         "recall threshold": ("recall_threshold", f"{settings.recall_threshold:g}"),
         "most lessons": ("max_lessons", f"{settings.max_lessons or 'any number'}"),
