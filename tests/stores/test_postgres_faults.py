@@ -135,6 +135,21 @@ async def test_a_server_of_another_kind(tmp_path: Path):
         await refused(_at(tmp_path, _url(port)), StoreUnavailableError, f"127.0.0.1:{port}/some")
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (f"sslmode=disable&nonsense={PASSWORD}", "unknown parameter 'nonsense'$"),
+        (f"sslmod={PASSWORD}", r"unknown parameter 'sslmod'; did you mean 'sslmode'\?"),
+        ("namespace=x", r"'namespace': give store\.namespace"),
+    ],
+)
+def test_an_unknown_parameter_of_an_address_is_named(tmp_path: Path, query: str, words: str):
+    """With what it was meant to be; no value is shown."""
+    with pytest.raises(ConfigError, match=words) as caught:
+        _at(tmp_path, f"postgresql://u:{PASSWORD}@host/db?{query}")
+    assert PASSWORD not in str(caught.value)
+
+
 async def test_a_wrong_password_and_an_unknown_user_or_database(server: PostgresServer, tmp_path: Path):
     """Each says what to look at."""
     for user in ("agenthood", "nobody-here"):
@@ -149,7 +164,7 @@ async def test_a_wrong_password_and_an_unknown_user_or_database(server: Postgres
     [
         f"postgresql://user:{PASSWORD}@[host/db",
         f"host=x password={PASSWORD} nonsense",
-        f"postgresql://u:{PASSWORD}@host/db?nonsense={PASSWORD}",
+        f"host=x password=a?{PASSWORD} nonsense",
     ],
 )
 def test_an_address_that_cannot_be_read(tmp_path: Path, url: str):
