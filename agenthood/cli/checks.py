@@ -18,7 +18,7 @@ from agenthood.cli.text import counted, size
 from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
 from agenthood.config_store import SCOPE_KEYS
 from agenthood.errors import AgenthoodError
-from agenthood.stores.factory import holds_tables, in_the_way
+from agenthood.stores.factory import check_installed, holds_tables, in_the_way
 from agenthood.stores.settings import EMBEDDED, StoreSettings
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ def all_checks(path: Path) -> Iterator[Check]:
     yield from _queues(path, chosen)
     if in_the_way(chosen, path) is not None:
         return  # said already
+    try:
+        check_installed(chosen)
+    except AgenthoodError as error:
+        yield Check("store", "failed", str(error))
+        return
     if settings is not None and (hint := elsewhere(settings, path)) is not None:
         yield Check("store", "warning", hint)
     elif not holds_tables(chosen, path):
@@ -91,10 +96,13 @@ def _settings(path: Path, settings: Settings) -> Iterator[Check]:
         values |= {
             "store address": ("store.url", _without_secrets(settings.store.url)),
             "store namespace": ("store.namespace", settings.store.namespace),
+            "store timeout": ("store.timeout", f"{settings.store.timeout:g} s"),
         }
     if settings.store.backend == "qdrant":
         values |= {"store key": ("store.api_key", "set" if settings.store.api_key else "not set")}
     values |= {
+        "fail": ("fail", settings.fail),
+        "deadline": ("deadline", f"{settings.deadline:g} s"),
         "merge threshold": ("merge_threshold", f"{settings.merge_threshold:g}"),
         "recall threshold": ("recall_threshold", f"{settings.recall_threshold:g}"),
         "most lessons": ("max_lessons", f"{settings.max_lessons or 'any number'}"),

@@ -40,8 +40,10 @@ def doctor(session: Session, /) -> int:
 
 
 def _verdict(checks: list[Check]) -> str:
-    failed = [check.name for check in checks if check.result == "failed"]
-    warned = [check.name for check in checks if check.result == "warning"]
+    failed, warned = (
+        dict.fromkeys(check.name for check in checks if check.result == result)  # each once
+        for result in ("failed", "warning")
+    )
     if failed:
         return f"failed: {', '.join(failed)}"
     return f"works; look at: {', '.join(warned)}" if warned else "all is well"

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from agenthood.stores.named import StorePlace
     from agenthood.stores.relocation import Relocation
 
+_NAMED = 8
+"""Scopes that a warning names."""
+
 
 @click.group(short_help="Copy a store to another backend, check one.")
 def store() -> None:
@@ -132,7 +135,21 @@ async def _copy(output: Output, begin: StorePlace, end: StorePlace, relocation: 
             await target.close()
     finally:
         await source.close()
+    if relocation.direction == "from a server":
+        _warn_of_nothing_own(output, report, str(relocation.home))
     return _tell(output, report)
+
+
+def _warn_of_nothing_own(output: Output, report: CopyReport, home: str) -> None:
+    """Who uses the directory without naming a project would find no lesson in it."""
+    if not report.scopes or home in report.scopes:
+        return
+    others = len(report.scopes) - _NAMED
+    more = f" and {others:,} more" if others > 0 else ""
+    output.warn(
+        f"nothing on the server is of {home}, so the directory has no records of its own: there are those of "
+        f"{', '.join(report.scopes[:_NAMED])}{more}; say with --tenant and --project whose are to be its own"
+    )
 
 
 def _tell(output: Output, report: CopyReport) -> int:

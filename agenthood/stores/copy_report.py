@@ -49,12 +49,14 @@ class CopyReport:
         refused: how many records the target refused.
         rejected: the first of those, with the reason.
         changed: whether the source was written to meanwhile; what came after the last look may be missing.
+        scopes: the tenants and projects whose records the source has, such as `tenant 'acme' project 'shop'`.
     """
 
     layers: tuple[Copied, ...]
     refused: int
     rejected: tuple[Rejection, ...]
     changed: bool
+    scopes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

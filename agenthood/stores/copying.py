@@ -83,7 +83,9 @@ class _Copy:
                 await self._compare(collection, batch)
         layers = [await self._told(layer, tally) for layer, tally in self._tallies.items()]
         changed = any(tally.copied != tally.source for tally in self._tallies.values())
-        return CopyReport((*layers, *await self._only_there()), self._refused, tuple(self._rejected), changed)
+        layers += await self._only_there()
+        scopes = tuple(map(str, self._origins.scopes))
+        return CopyReport(tuple(layers), self._refused, tuple(self._rejected), changed, scopes)
 
     async def _survey(self, collections: Iterable[Collection]) -> None:
         """Find scopes that would become one before anything is written; on a server that would take too long."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
 
-from agenthood.errors import StoreUnavailableError
+from agenthood.errors import MissingExtraError, StoreUnavailableError
 from agenthood.stores.settings import EMBEDDED
 
 if TYPE_CHECKING:
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 
     from agenthood.stores.base import VectorStore
     from agenthood.stores.settings import StoreSettings
+
+_PACKAGES: Final = {
+    "postgres": ("psycopg", "pgvector"),
+    "qdrant": ("qdrant_client",),
+    "sqlite": ("apsw", "sqlite_vec"),
+}
+"""What a backend needs beside what is always installed; its extra has the backend's name."""
 
 
 def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = None) -> VectorStore:
@@ -44,6 +52,17 @@ def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = 
             from agenthood.stores.lance.store import LanceStore  # noqa: PLC0415
 
             return LanceStore(folder / "memory")
+
+
+def check_installed(settings: StoreSettings) -> None:
+    """Refuse a backend whose packages are not there, without loading any of them.
+
+    Raises:
+        MissingExtraError: one is not installed.
+    """
+    for package in _PACKAGES.get(settings.backend, ()):
+        if find_spec(package) is None:
+            raise MissingExtraError(package.replace("_", "-"), settings.backend)
 
 
 def server_of(settings: StoreSettings) -> tuple[str, int]:

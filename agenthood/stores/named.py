@@ -127,10 +127,18 @@ def _server(url: str, configured: StoreSettings) -> StoreSettings:
 
 
 def _without_namespace(url: str) -> tuple[str, str]:
-    """The URL without `namespace` in its query, and its value; the rest stays to the letter."""
+    """The URL without `namespace` in its query, and its value; the rest stays to the letter.
+
+    Raises:
+        ConfigError: it is misspelt, which a server would not say, and another namespace be used.
+    """
     address, _, query = url.partition("?")
     parts = query.split("&") if query else []
     found = [part.removeprefix(_NAMESPACE) for part in parts if part.startswith(_NAMESPACE)]
+    for name in (part.partition("=")[0] for part in parts if not part.startswith(_NAMESPACE)):
+        # A password that holds a question mark ends up here too, and is not quoted: it has the host after it.
+        if "@" not in query and (hint := did_you_mean(name, ["namespace"])):
+            raise ConfigError(f"unknown parameter {name!r:.40} in the query of the URL{hint}")
     rest = "&".join(part for part in parts if not part.startswith(_NAMESPACE))
     return f"{address}?{rest}" if rest else address, unquote(found[-1]) if found else ""
 

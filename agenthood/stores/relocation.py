@@ -33,8 +33,9 @@ class Layer:
 class Relocation:
     """What becomes of a record's place.
 
-    A directory's own records have no scope, and those of its agents no project. A server serves many directories,
-    so there they belong to the project `home`. Everything else stays where it is.
+    A directory's own records have no scope, and those of its agents and of other tenants may have no project. A server
+    serves many directories, so there they belong to the project of `home`, and what belongs to that project comes back
+    without one. Everything else stays where it is.
 
     Attributes:
         direction: from an embedded store to a server, back, or between two of a kind.
@@ -73,12 +74,13 @@ class Relocation:
                 f"record {record.id!r:.120} of collection {collection.name!r} on the server belongs to no scope, "
                 "so it has no place in a directory: copy to another server, or remove it"
             )
-        if scope is None or scope.shared != home:
+        # Without a project, `local` means the directory's own: as another tenant's it has to keep its name.
+        if scope is None or scope.project != home.project or (scope.tenant == LOCAL != home.tenant):
             return Layer(collection, scope), record
         own = out_of_scope(record, scope)
-        if not scope.agent:
+        if scope == home:
             return Layer(unscoped(collection)), own
-        moved = Scope(agent=scope.agent)
+        moved = Scope(LOCAL if scope.tenant == home.tenant else scope.tenant, "", scope.agent)
         return Layer(collection, moved), into_scope(own, moved, self.labels)
 
 
@@ -87,6 +89,12 @@ class Origins:
 
     def __init__(self) -> None:
         self._known: dict[tuple[bool, Scope | None], Scope | None] = {}
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """Of which tenants and projects the records were, without the agents."""
+        found = {scope.shared for scope in self._known.values() if scope is not None}
+        return tuple(sorted(found, key=lambda scope: (scope.tenant, scope.project)))
 
     def note(self, layer: Layer, scope: Scope | None) -> None:
         """Records of `scope` come to `layer`.

@@ -38,6 +38,8 @@ _PREFIX = "scoped_"
 # Where the keys begin that the view adds: whatever a record had itself comes before it.
 _FIRST_ADDED = SCOPE_FIELDS[0]
 _NOTHING = AnyOf(())
+_OF_ALL = ("rows", "blocks")
+"""What an index says of the rows of every scope."""
 
 
 class ScopedStore:
@@ -205,6 +207,11 @@ class ScopedStore:
     async def _own_part(self, collection: Collection, found: Mapping[str, Any]) -> dict[str, Any]:
         """What was found about a table, without what it says of other scopes."""
         kept = {name: value for name, value in found.items() if name != "tenants"}
+        if indices := found.get("indices"):
+            kept["indices"] = {
+                name: {key: value for key, value in told.items() if key not in _OF_ALL}
+                for name, told in indices.items()
+            }
         return kept | {"rows": await self.count(collection)}
 
     async def close(self) -> None:

@@ -128,6 +128,20 @@ def test_unusable_settings_do_not_stop_the_other_checks(run: Run, configure, sto
     assert found["disk"][0] == "ok"
 
 
+def test_what_is_in_force_is_told_and_who_warns_named_once(run: Run, configure, monkeypatch) -> None:
+    """Also what happens while the store is down and how long it is waited for."""
+    monkeypatch.delenv("AGENTHOOD_DEADLINE", raising=False)
+    configure({"fail": "closed", "deadline": 2.5, "tresholds": 1, "mergeTreshold": 1, "maxLesson": 2})
+    done = run("doctor", "--json")
+    found = checks(done)
+    assert found["fail"][1].startswith("closed (fail in ")
+    assert found["deadline"][1].startswith("2.5 s (deadline in ")
+    assert "store timeout" not in found  # there is no server
+    done = run("doctor")
+    assert done.out.count("warning\tsettings\t") == 3
+    assert done.err.count("settings") == 1
+
+
 def test_a_directory_that_cannot_be_written_fails(run: Run) -> None:
     """It is really tried, since permissions do not tell of every disk."""
     proc = Path("/proc/self")  # a place where not even root can make a file

@@ -92,6 +92,7 @@ def test_postgres(run: Run, use, tmp_path: Path) -> None:
     use(vector_backend="postgres", store_url=shared_url(), store_namespace=settings.namespace, tenant="acme")
     empty = checks(run("doctor", "--json"))
     assert empty["store"]["result"] == "ok"
+    assert empty["store timeout"]["found"] == "30 s (default)"
     assert not [name for name in empty if name.startswith("collection")]
     assert not sql("select 1 from pg_namespace where nspname = %s", [settings.namespace])
     lessons_of(run)

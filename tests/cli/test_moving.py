@@ -80,6 +80,9 @@ def test_to_a_server_and_back(
     """The lessons are recalled from the server under the directory's project, and come back as they were."""
     password = urlsplit(url).password
     assert password
+    with monkeypatch.context() as other:
+        other.setenv("AGENTHOOD_TENANT", "zeta")
+        assert run("learn", "--episode", EPISODES[0][0], "--score", "0.9").code == 0
     done = run("store", "copy", "--from", "lancedb", "--to", url)
     assert done.code == 0
     assert f"as tenant 'local' project {tmp_path.name!r}" in done.err
@@ -92,11 +95,17 @@ def test_to_a_server_and_back(
         assert EPISODES[0][0] in recalled.out
         assert run("status", "--json").json["lessons"] == {"learned": 1, "antipattern": 1}
     back = tmp_path / "elsewhere" / ".agenthood"
-    assert run("store", "copy", "--from", url, "--to", f"sqlite:{back}").code == 0
+    done = run("store", "copy", "--from", url, "--to", f"sqlite:{back}")
+    assert done.code == 0
+    assert "nothing on the server is of tenant 'local' project 'elsewhere'" in done.err
+    there = ", ".join(f"tenant {one!r} project {tmp_path.name!r}" for one in ("local", "zeta"))
+    assert f"there are those of {there}; say with --tenant and --project" in done.err
     assert [name[:7] for name in rows_of(SqliteStore(back / "memory.sqlite"))] == ["scoped_", "scoped_"]
     named = ("--project", tmp_path.name)
     back = tmp_path / "again" / ".agenthood"
-    assert run("store", "copy", "--from", url, "--to", back, *named).code == 0
+    done = run("store", "copy", "--from", url, "--to", back, *named)
+    assert done.code == 0
+    assert "nothing on the server" not in done.err
     assert rows_of(LanceStore(back / "memory")) == rows_of(LanceStore(learned / "memory"))
 
 

@@ -45,6 +45,23 @@ def program(*arguments: object) -> Done:
     return Done(process.returncode, out.decode(), err.decode())
 
 
+def without(package: str, backend: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the program on a backend, one of whose packages is not installed."""
+    url = {"postgres": "postgresql://127.0.0.1:1/x", "qdrant": "http://127.0.0.1:1"}.get(backend)
+    environ = (
+        os.environ | {"AGENTHOOD_VECTOR_BACKEND": backend} | ({"AGENTHOOD_STORE_URL": url} if url else {})
+    )
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT.replace("{name!r}", repr(package)), *arguments],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def chosen(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A backend that the environment chooses."""
@@ -261,20 +278,7 @@ def test_a_store_that_cannot_be_chosen(
 )
 def test_a_missing_extra_is_named(store: Path, package: str, backend: str) -> None:
     """Without the backend's packages the error has the line that installs them."""
-    url = {"postgres": "postgresql://127.0.0.1:1/x", "qdrant": "http://127.0.0.1:1"}.get(backend)
-    environ = (
-        os.environ | {"AGENTHOOD_VECTOR_BACKEND": backend} | ({"AGENTHOOD_STORE_URL": url} if url else {})
-    )
-    arguments = ("learn", "--episode", OURS, "--score", "0.9", "--dir", str(store))
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT.replace("{name!r}", repr(package)), *arguments],
-        cwd=ROOT,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = without(package, backend, "learn", "--episode", OURS, "--score", "0.9", "--dir", str(store))
     assert done.returncode == 1
     assert f"pip install 'agenthood-learning[{backend}]'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -303,3 +307,16 @@ def test_what_waits_for_one_store_is_not_learned_in_another(
         )
     ]
     assert [other == first for other in others] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("package", "backend"), [("pgvector", "postgres"), ("qdrant_client", "qdrant"), ("sqlite_vec", "sqlite")]
+)
+def test_doctor_fails_where_an_extra_is_missing(store: Path, package: str, backend: str) -> None:
+    """Before there is a store too, since the first lesson would have no place."""
+    done = without(package, backend, "doctor", "--dir", str(store))
+    assert done.returncode == 1
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("failed\tstore\t")]
+    assert f"pip install 'agenthood-learning[{backend}]'" in line
+    assert done.stderr == "failed: store\n"
+    assert not store.exists()

@@ -87,6 +87,11 @@ def test_a_key_is_sent_to_the_server_it_is_for(url: str, configured: StoreSettin
         ("", "is no store"),
         (f"mysql://me:{PASSWORD}@h/db", "begins with 'mysql'"),
         (f"postgresql://me:{PASSWORD}@[h/db", "cannot be read"),
+        (
+            f"postgresql://me:{PASSWORD}@h/db?namspace=x",
+            "parameter 'namspace' in the query of the URL; did you",
+        ),
+        (f"http://me:{PASSWORD}@h?a=1&Namespaces={PASSWORD}", "did you mean 'namespace'?"),
         (f"http://me:{PASSWORD}@h:port", "cannot be read"),
     ],
 )

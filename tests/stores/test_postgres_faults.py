@@ -135,6 +135,21 @@ async def test_a_server_of_another_kind(tmp_path: Path):
         await refused(_at(tmp_path, _url(port)), StoreUnavailableError, f"127.0.0.1:{port}/some")
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (f"sslmode=disable&nonsense={PASSWORD}", "unknown parameter 'nonsense'$"),
+        (f"sslmod={PASSWORD}", r"unknown parameter 'sslmod'; did you mean 'sslmode'\?"),
+        ("namespace=x", r"'namespace': give store\.namespace"),
+    ],
+)
+def test_an_unknown_parameter_of_an_address_is_named(tmp_path: Path, query: str, words: str):
+    """With what it was meant to be; no value is shown."""
+    with pytest.raises(ConfigError, match=words) as caught:
+        _at(tmp_path, f"postgresql://u:{PASSWORD}@host/db?{query}")
+    assert PASSWORD not in str(caught.value)
+
+
 async def test_a_wrong_password_and_an_unknown_user_or_database(server: PostgresServer, tmp_path: Path):
     """Each says what to look at."""
     for user in ("agenthood", "nobody-here"):
@@ -152,6 +167,7 @@ async def test_a_wrong_password_and_an_unknown_user_or_database(server: Postgres
         f"postgresql://u:{PASSWORD}@host/db?nonsense={PASSWORD}",
         f"postgresql://u:{PASSWORD}/x@host/db",
         f"postgresql://u:x@{PASSWORD}@host/db",
+        f"host=x password=a?{PASSWORD} nonsense",
     ],
 )
 def test_an_address_that_cannot_be_read(tmp_path: Path, url: str):
@@ -193,10 +209,13 @@ async def test_rights_that_are_missing(server: PostgresServer, tmp_path: Path):
     store = _at(tmp_path, url)
     with pytest.raises(StoreUnavailableError, match=r"/bare: the user may not do that.*permission denied"):
         await store.upsert(TYPED, [full(1)])
+    assert "permission denied for database bare" in (await store.health()).problem
     sql("grant create on database bare to weak", url=server.url)
     with pytest.raises(StoreError, match=r"`create extension vector`"):
         await store.upsert(TYPED, [full(1)])
+    assert "`create extension vector`" in (await store.health()).problem
     sql("create extension vector", url=server.url.replace("/postgres", "/bare"))
+    assert (await store.health()).ok
     await store.upsert(TYPED, [full(1)])
     table = f'"{schema_of(tmp_path)}".rows_1'
     bare = server.url.replace("/postgres", "/bare")
@@ -277,6 +296,27 @@ async def test_opening_waits_for_a_server_that_stands_still_no_longer_than_the_d
         server.resume()
     async with open_async(folder, settings=settings) as hood:
         assert {lesson.text for lesson in await hood.lessons()} == {"fixed it", "broke it"}
+
+
+async def test_a_recall_waits_no_longer_than_the_deadline_for_a_server_that_came_to_a_standstill(
+    server: PostgresServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Not another second for its answer to being cancelled; and psycopg logs nothing of its own."""
+    settings = Settings(
+        EmbedderSettings(kind="lexical"), store=settings_for(tmp_path, server.url), deadline=0.5
+    )
+    async with open_async(tmp_path / ".agenthood", settings=settings) as hood:
+        await hood.learn("fixed it", score=1)
+        assert await hood.recall("fixed it")
+        caplog.clear()
+        server.pause()
+        try:
+            started = time.monotonic()
+            assert (await hood.recall("fixed it")).degraded
+            assert time.monotonic() - started < 1.2
+        finally:
+            server.resume()
+    assert not [one for one in caplog.records if one.name.startswith("psycopg")]
 
 
 async def test_cancelling_ends_the_statement_on_the_server(tmp_path: Path):

@@ -57,7 +57,8 @@ def test_what_goes_to_a_server_comes_back_the_same(tenant: str, project: str, ag
     for collection, one in (
         (SHARED, row),
         (scoped(SHARED), into_scope(row, Scope(agent=agent or "a"))),
-        (scoped(SHARED), into_scope(row, Scope("x" + tenant, project, agent))),
+        (scoped(SHARED), into_scope(row, Scope("x" + tenant, "", agent))),
+        (scoped(SHARED), into_scope(row, Scope("x" + tenant, "x" + project, agent))),
         (scoped(SHARED), into_scope(row, Scope(tenant, "x" + project, agent))),
     ):
         there, moved = out(collection, one)
@@ -65,6 +66,35 @@ def test_what_goes_to_a_server_comes_back_the_same(tenant: str, project: str, ag
         assert here.collection == collection
         assert fields(returned) == fields(one)
         assert list(returned.metadata) == list(one.metadata)
+
+
+@pytest.mark.parametrize(
+    ("scope", "there"),
+    [
+        (Scope("zeta", "shop"), Scope("zeta")),
+        (Scope("zeta", "shop", "a"), Scope("zeta", "", "a")),
+        (Scope("zeta", "other"), Scope("zeta", "other")),
+        (Scope(LOCAL, "shop"), Scope(LOCAL, "shop")),
+        (Scope(LOCAL, "shop", "a"), Scope(LOCAL, "shop", "a")),
+    ],
+)
+def test_what_is_of_the_directorys_project_needs_no_name_there(scope: Scope, there: Scope):
+    """Of any tenant; but `local` without a project would be the directory's own, which another tenant's are here."""
+    layer, moved = BACK(scoped(PATTERNS), into_scope(full(1), scope))
+    assert layer == Layer(scoped(PATTERNS), there)
+    assert fields(moved) == fields(into_scope(full(1), there))
+
+
+def test_who_has_no_project_on_a_server_either_is_not_mixed_up():
+    """A tenant with and without the project's name would become one: that is refused."""
+    origins = Origins()
+    for scope in (Scope("zeta"), Scope("zeta", "shop")):
+        layer, _ = BACK(scoped(PATTERNS), into_scope(full(1), scope))
+        if scope.project:
+            with pytest.raises(StoreError, match="tenant 'zeta' and tenant 'zeta' project 'shop' would both"):
+                origins.note(layer, scope)
+        else:
+            origins.note(layer, scope)
 
 
 def test_between_two_of_a_kind_everything_stays():

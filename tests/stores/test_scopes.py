@@ -256,6 +256,8 @@ async def test_health_and_upkeep_tell_nothing_of_others(store: VectorStore):
     found = [await mine.maintain(TYPED), dict((await mine.health()).detail)]
     assert found[0]["rows"] == found[1][TYPED.name]["rows"] == 1
     assert "somebody" not in str(found)
+    indices = [told for one in (found[0], found[1][TYPED.name]) for told in one.get("indices", {}).values()]
+    assert not any({"rows", "blocks"} & set(told) for told in indices)
     assert not {"plain", "scoped_patterns"} & set(found[1])
     assert await mine.collections() == (TYPED,)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from agenthood.errors import ConfigError
+from agenthood.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +35,7 @@ class Address:
         """The address that `settings.url` gives.
 
         Raises:
-            ConfigError: it is no URL or list of parameters that libpq knows.
+            ConfigError: it is no URL or list of parameters that libpq knows; an unknown one is named.
         """
         from psycopg import ProgrammingError  # noqa: PLC0415
         from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
@@ -42,6 +44,8 @@ class Address:
             given = conninfo_to_dict(settings.url or "")
         except ProgrammingError:
             given = None  # its text may quote the password
+        if given is None:
+            _refuse_unknown(settings.url or "")
         if given is None or ("://" in (settings.url or "") and _is_torn(given)):
             raise ConfigError(
                 "store.url cannot be read: write it as 'postgresql://user:password@host:5432/database', "
@@ -83,3 +87,23 @@ def _is_torn(given: Mapping[str, Any]) -> bool:
     """Whether a password with `/` or `@` in it was taken for the end of the user, so that the rest would be shown."""
     places = [str(given.get(name) or "") for name in ("host", "port", "dbname")]
     return any("@" in place for place in places) or not set(places[1]) <= set("0123456789,")
+
+
+def _refuse_unknown(url: str) -> None:
+    """Name a parameter of the query that libpq does not know; never its value.
+
+    A password that holds a question mark looks like a query too: it has the host after it.
+    """
+    from psycopg.pq import Conninfo  # noqa: PLC0415
+
+    query = url.partition("?")[2]
+    if "@" in query or "://" not in url:
+        return
+    known = [option.keyword.decode() for option in Conninfo.get_defaults()]
+    for name in (part.partition("=")[0] for part in query.split("&") if part):
+        if name == "namespace":
+            raise ConfigError("store.url has a parameter 'namespace': give store.namespace in its place")
+        if unquote(name) not in {*known, "ssl"}:
+            raise ConfigError(
+                f"store.url has the unknown parameter {name!r:.40}{did_you_mean(name, [*known, 'namespace'])}"
+            )

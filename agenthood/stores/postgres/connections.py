@@ -2,12 +2,14 @@
 
 A pool of our own rather than psycopg_pool's, because that one tells who waits for a connection nothing but that time
 is up, whatever the server said, and leaves tasks behind in an event loop that ends. Every wait has an end: psycopg
-gives a server up to ten seconds to acknowledge that a statement was cancelled, and we less.
+gives a server up to ten seconds to acknowledge that a statement was cancelled, and we a fraction of one, since whoever
+waits for us has run out of time already.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -28,6 +30,8 @@ Rows = list[tuple[Any, ...]]
 MOST = 8
 """Connections that one event loop uses at a time; who needs one more waits."""
 _GRACE = 1.0
+"""Seconds in which a transaction has to be taken back before its connection is dropped."""
+_CANCELLING = 0.25
 """Seconds in which a cancelled statement has to end before its connection is dropped."""
 
 
@@ -55,15 +59,15 @@ class Connection:
 
     async def script(self, text: str) -> None:
         """Run several statements without parameters."""
-        await bounded(self._script(text), self.timeout)
+        await bounded(self._script(text), self.timeout, self._raw)
 
     async def unbounded(self, statement: str) -> None:
         """Run what may take long, such as building an index: until it is done or cancelled."""
-        await bounded(self._script(statement), None)
+        await bounded(self._script(statement), None, self._raw)
 
     async def _bounded(self, statement: str, parameters: Sequence[object]) -> tuple[Rows, int]:
         # A second more than the server has, so that it is the server who gives up if it can.
-        return await bounded(self._run(statement, parameters), self.timeout + 1)
+        return await bounded(self._run(statement, parameters), self.timeout + 1, self._raw)
 
     async def _run(self, statement: str, parameters: Sequence[object]) -> tuple[Rows, int]:
         async with self._raw.cursor(binary=True) as cursor:
@@ -75,7 +79,7 @@ class Connection:
 
     async def learn_vectors(self) -> None:
         """Look again whether pgvector is installed."""
-        self.extension = await bounded(register_vectors(self._raw), self.timeout)
+        self.extension = await bounded(register_vectors(self._raw), self.timeout, self._raw)
 
     async def begin(self, schema: str, settings: str = "") -> None:
         """Begin a transaction whose names are those of `schema`, quoted, and of pgvector.
@@ -91,7 +95,7 @@ class Connection:
         from psycopg import Error  # noqa: PLC0415
 
         with suppress(Error, OSError):
-            await bounded(self._script("rollback"), _GRACE)
+            await bounded(self._script("rollback"), _GRACE, self._raw)
 
     @property
     def usable(self) -> bool:
@@ -195,18 +199,17 @@ class Connections:
 
     async def connect(self) -> Connection:
         """A new connection, whose owner has to drop it."""
-        return await bounded(self._connect(), self.address.timeout)
-
-    async def _connect(self) -> Connection:
         from psycopg import AsyncConnection  # noqa: PLC0415
 
+        until = time.monotonic() + self.address.timeout
         # Without prepared statements: a general plan for all tenants is a bad one for most, and poolers lose them.
-        raw = await AsyncConnection.connect(
+        connecting = AsyncConnection.connect(
             **self.address.parameters, autocommit=True, prepare_threshold=None
         )
+        raw = await bounded(connecting, self.address.timeout)
         try:
             _check_encoding(raw.info.parameter_status("server_encoding"), self.address)
-            extension = await register_vectors(raw)
+            extension = await bounded(register_vectors(raw), max(0.0, until - time.monotonic()), raw)
         except BaseException:
             raw.pgconn.finish()
             raise
@@ -226,8 +229,15 @@ def _check_encoding(name: str | None, address: Address) -> None:
         )
 
 
-async def bounded(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
+async def bounded(
+    work: Coroutine[Any, Any, T], seconds: float | None, raw: AsyncConnection[Any] | None = None
+) -> T:
     """What `work` returns; past `seconds`, or when cancelled, it ends soon, and so does the server's part of it.
+
+    Args:
+        work: what to do.
+        seconds: how long it may take; None for any time.
+        raw: the connection it uses, if there is one yet; closed where the server does not stop in time.
 
     Raises:
         TimeoutError: it took longer.
@@ -236,20 +246,32 @@ async def bounded(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
     try:
         done, _ = await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
-        await _ended(task)
+        await _ended(task, raw)
         raise
     if done:
         return task.result()
-    await _ended(task)
+    await _ended(task, raw)
     raise TimeoutError
 
 
-async def _ended(task: asyncio.Task[Any]) -> None:
-    """Cancel twice: psycopg answers the first by asking the server to stop, the second by closing the connection."""
-    for _ in range(2):
-        task.cancel()
-        done, _pending = await asyncio.wait({task}, timeout=_GRACE)
-        if done:
-            break
+async def _ended(task: asyncio.Task[Any], raw: AsyncConnection[Any] | None) -> None:
+    """Ask the server to stop, and close the connection if it does not.
+
+    Cancelling `task` instead would let psycopg do both, but wait for longer, and log it as a warning.
+    """
+    if raw is not None:
+        asking = asyncio.ensure_future(raw.cancel_safe(timeout=_CANCELLING))
+        try:
+            await asyncio.wait({task, asking}, timeout=_CANCELLING)
+        finally:
+            if not (task.done() and asking.done()):  # a late request would stop what is done next
+                raw.pgconn.finish()  # psycopg asks the server nothing more then
+            await _stopped(asking)
+    await _stopped(task)
+
+
+async def _stopped(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait({task}, timeout=_GRACE)
     if task.done() and not task.cancelled():
         task.exception()  # how it failed while it was being stopped is of no interest

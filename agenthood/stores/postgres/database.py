@@ -16,7 +16,7 @@ from agenthood.stores.postgres.address import Address
 from agenthood.stores.postgres.connections import Connection, Connections
 from agenthood.stores.postgres.errors import MADE_MEANWHILE, REPEATABLE, state_of, translated
 from agenthood.stores.postgres.keys import key
-from agenthood.stores.postgres.migrate import applied, migrate, migrations, pending
+from agenthood.stores.postgres.migrate import applied, check_makeable, migrate, migrations, pending
 from agenthood.stores.postgres.sql import literal, quoted
 
 if TYPE_CHECKING:
@@ -89,6 +89,16 @@ class Database:
                 await self._find_role(connection)
         self._ready = True
         return True
+
+    async def check_makeable(self) -> None:
+        """Whether what is not there yet could be made.
+
+        Raises:
+            StoreError: the server has no pgvector, or the user may not make its extension.
+            StoreUnavailableError: the server cannot be reached, or the user may not make a schema.
+        """
+        async with self.own("opening the store") as connection:
+            await check_makeable(connection, self.schema)
 
     def forget(self) -> None:
         """Look again before the next use: another process may have dropped the schema."""

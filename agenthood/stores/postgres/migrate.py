@@ -116,6 +116,26 @@ async def migrate(connection: Connection, schema: str, *, folder: Traversable | 
     return done
 
 
+async def check_makeable(connection: Connection, schema: str) -> None:
+    """Make what `migrate` begins with, and take it back: whether a user may is known to the server alone.
+
+    Args:
+        connection: one of its own, outside a transaction.
+        schema: its name.
+
+    Raises:
+        StoreError: the extension cannot be had.
+        StoreUnavailableError: another process holds the lock for too long.
+    """
+    async with _alone(connection, f"migrate:{schema}"):
+        await connection.script("begin")
+        try:
+            await _make_schema(connection, schema)
+            await _make_extension(connection)
+        finally:
+            await connection.rollback()
+
+
 @asynccontextmanager
 async def _alone(connection: Connection, name: str) -> AsyncIterator[None]:
     deadline = asyncio.get_running_loop().time() + connection.timeout

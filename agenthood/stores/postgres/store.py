@@ -290,7 +290,8 @@ class PostgresStore:
             async with self._database.transaction("asking for its version", rows=False) as connection:
                 detail["version"] = await reads.version(connection)
                 read_only = await reads.read_only(connection)
-            if await self._database.ready(make=False):
+            ready = await self._database.ready(make=False)
+            if ready:
                 detail["row_level_security"] = self._database.wall or "in force"
             for collection in await self.collections():
                 if (found := await self._described(collection)) is not None:
@@ -300,6 +301,8 @@ class PostgresStore:
                     f"Postgres at {self._database.address} is read-only, such as a standby: "
                     "give the address of the primary server"
                 )
+            if not ready:
+                await self._database.check_makeable()
         except AgenthoodError as exc:
             return Health("postgres", ok=False, detail=detail, problem=str(exc))
         return Health("postgres", ok=True, detail=detail)
