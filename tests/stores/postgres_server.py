@@ -18,7 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -141,8 +141,10 @@ class PostgresServer:
         assert self._process is not None
         main = self._process.pid
         children = Path(f"/proc/{main}/task/{main}/children").read_text(encoding="utf-8").split()
-        for pid in (main, *map(int, children)):
-            os.kill(pid, number)
+        os.kill(main, number)
+        for pid in map(int, children):
+            with suppress(ProcessLookupError):  # one that has ended meanwhile
+                os.kill(pid, number)
 
     def remove(self) -> None:
         """Stop it and remove its files."""
