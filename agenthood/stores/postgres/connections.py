@@ -271,7 +271,11 @@ async def _ended(task: asyncio.Task[Any], raw: AsyncConnection[Any] | None) -> N
 
 
 async def _stopped(task: asyncio.Task[Any]) -> None:
+    from psycopg import AsyncConnection  # noqa: PLC0415
+
     task.cancel()
     await asyncio.wait({task}, timeout=_GRACE)
-    if task.done() and not task.cancelled():
-        task.exception()  # how it failed while it was being stopped is of no interest
+    # How it failed while it was being stopped is of no interest; a connection that came at last is nobody's.
+    made = task.result() if task.done() and not task.cancelled() and task.exception() is None else None
+    if isinstance(made, AsyncConnection):
+        made.pgconn.finish()
