@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Collection, VectorStore
 
 
-@pytest.fixture(params=list(BACKENDS))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test for every backend, or for those that its module names in `TESTED`."""
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", getattr(metafunc.module, "TESTED", tuple(BACKENDS)), indirect=True)
+
+
+@pytest.fixture
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     """A backend with a place of its own, which is removed afterwards."""
     yield Backend(request.param, tmp_path)

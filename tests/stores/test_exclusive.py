@@ -12,7 +12,7 @@ import pytest
 
 from agenthood.errors import StoreUnavailableError
 from agenthood.stores.lock import StoreLock
-from stores.backends import SHARED, TYPED, full
+from stores.backends import SHARED, TYPED, WHOLE, full
 from stores.processes import workers
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from agenthood.stores.base import VectorStore
     from stores.backends import Backend
+
+TESTED = WHOLE  # a view hands all this on as it is
 
 
 class Counter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import pytest
 from agenthood.errors import InvalidInputError
 from agenthood.stores.base import LEXICAL_DIMENSION, Record
 from agenthood.stores.filters import AllOf, AtLeast, Equals, Not, OneOf, StartsWith
-from stores.backends import SHARED, TYPED, everything, fields, full, record, unit
+from stores.backends import SHARED, TYPED, WHOLE, everything, fields, full, record, unit
 from stores.hostile import HOSTILE, MEGABYTE
 
 if TYPE_CHECKING:
     from agenthood.stores.base import Collection, VectorStore
     from stores.backends import Backend
+
+TESTED = WHOLE  # a view hands all this on as it is
 
 
 def _nested(depth: int) -> list[Any]:
@@ -70,15 +73,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "reason"), BAD.values(), ids=BAD)
-async def test_a_bad_record_is_refused_by_name(store: VectorStore, changes: dict[str, Any], reason: str):
-    """A record no backend may see is rejected with its id and the reason, in one line."""
-    result = await store.upsert(TYPED, [record("bad", **changes)])
+async def test_a_bad_record_is_refused_by_name(store: VectorStore):
+    """A record no backend may see is rejected with its id and the reason, in one line, whatever is wrong with it."""
+    result = await store.upsert(TYPED, [record(name, **changes) for name, (changes, _) in BAD.items()])
     assert result.written == 0
-    assert [rejection.id for rejection in result.rejected] == ["bad"]
-    assert "\n" not in result.rejected[0].reason
-    with pytest.raises(AssertionError, match=reason):
-        raise AssertionError(result.rejected[0].reason)
+    assert [rejection.id for rejection in result.rejected] == list(BAD)
+    for rejection, (_, reason) in zip(result.rejected, BAD.values(), strict=True):
+        assert "\n" not in rejection.reason
+        assert re.search(reason, rejection.reason), (rejection, reason)
 
 
 async def test_bad_ids_are_refused(store: VectorStore):

@@ -17,7 +17,7 @@ import pytest
 from agenthood.stores.lance.leftovers import GRACE, remove_unnamed
 from agenthood.stores.lance.store import LanceStore
 from agenthood.stores.lock import StoreLock
-from stores.backends import SHARED, TYPED, Backend, everything, fields, full, record, unit
+from stores.backends import SHARED, TYPED, WHOLE, Backend, everything, fields, full, record, unit
 from stores.files import left
 from stores.processes import workers
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agenthood.stores.base import Collection, VectorStore
+
+TESTED = WHOLE  # a view hands all this on as it is
 
 SECRET = b"words-of-a-forgotten-lesson"
 

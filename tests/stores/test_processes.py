@@ -7,12 +7,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from stores.backends import TYPED, everything, fields, full
+from stores.backends import TYPED, WHOLE, everything, fields, full
 from stores.processes import workers
 
 if TYPE_CHECKING:
     from agenthood.stores.base import VectorStore
     from stores.backends import Backend
+
+TESTED = WHOLE  # a view hands all this on as it is
 
 
 async def test_two_processes_upserting_the_same_new_ids(store: VectorStore, backend: Backend):

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agenthood.stores.filters import Equals
-from stores.backends import SHARED, TYPED, Backend, everything, fields, full, record, unit
+from stores.backends import SHARED, TYPED, WHOLE, Backend, everything, fields, full, record, unit
 from stores.files import left
 
 if TYPE_CHECKING:
     from agenthood.stores.base import Collection, Record, VectorStore
+
+TESTED = WHOLE  # a view hands all this on as it is
 
 
 pytestmark = pytest.mark.usefixtures("on_disk")

@@ -11,7 +11,7 @@ import pytest
 
 from agenthood.stores.base import Collection
 from agenthood.stores.filters import AllOf, Equals, Not, OneOf, StartsWith, matches, where
-from stores.backends import ONE_PROCESS, WHOLE, Backend, record
+from stores.backends import ON_SERVERS, WHOLE, Backend, record
 
 if TYPE_CHECKING:
     from agenthood.stores.base import Record, UpsertResult
@@ -58,8 +58,8 @@ def _rows() -> tuple[list[Record], np.ndarray]:
     return rows, exact / np.linalg.norm(exact, axis=1)[:, None]
 
 
-# Qdrant's local mode is not made for so many; its engine is asked in `test_qdrant_engine.py`.
-@pytest.fixture(scope="module", params=[name for name in WHOLE if name not in ONE_PROCESS])
+# The servers are asked with as many in `test_postgres_scale.py` and, Qdrant's own engine, in `test_qdrant_engine.py`.
+@pytest.fixture(scope="module", params=[name for name in WHOLE if name not in ON_SERVERS])
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """Each backend, filled once with one bulk load."""
     backend = Backend(request.param, tmp_path_factory.mktemp("large"))
