@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test for every backend, or for those that its module names in `TESTED`."""
-    if "backend" in metafunc.fixturenames:
+    said = {str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize")}
+    if "backend" in metafunc.fixturenames and "backend" not in " ".join(said):
         metafunc.parametrize("backend", getattr(metafunc.module, "TESTED", tuple(BACKENDS)), indirect=True)
 
 
