@@ -98,7 +98,7 @@ async def test_processes_enter_one_by_one(store: VectorStore, backend: Backend, 
                 await asyncio.sleep(0.005)
                 file.write_text(str(number + 1), encoding="utf-8")
         for worker in started:
-            worker.finished()
+            await asyncio.to_thread(worker.finished)
     assert file.read_text(encoding="utf-8") == "60"
 
 

@@ -24,7 +24,7 @@ async def test_two_processes_upserting_the_same_new_ids(store: VectorStore, back
         async with backend.reopened() as second:
             for number in range(40):
                 await asyncio.gather(*(opened.upsert(TYPED, [full(number)]) for opened in (store, second)))
-        other.finished()
+        await asyncio.to_thread(other.finished)  # its upkeep may hold the lock meanwhile
     assert await store.ids(TYPED) == {full(number).id for number in range(40)}
     async with backend.reopened() as again:
         rows = await everything(again, TYPED)
@@ -50,7 +50,7 @@ async def test_many_writers_of_the_same_ids_leave_one_record_each(store: VectorS
         await asyncio.gather(*(store.upsert(TYPED, rows[start : start + 20]) for start in (0, 20, 10, 0)))
         for thread in threads:
             await asyncio.to_thread(thread.join)
-        other.finished()
+        await asyncio.to_thread(other.finished)  # its upkeep may hold the lock meanwhile
     async with backend.reopened() as again:
         assert sorted(map(fields, await everything(again, TYPED))) == sorted(map(fields, rows))
         assert await again.count(TYPED) == 40
@@ -91,7 +91,7 @@ async def test_purging_leaves_readers_of_other_processes_at_work(store: VectorSt
             await store.upsert(TYPED, [full(2, content=f"changed {number}")])
             assert await store.purge(TYPED, [full(number).id]) == 1
             number += 1
-        rounds = int(reader.finished()[0])
+        rounds = int((await asyncio.to_thread(reader.finished))[0])
     assert rounds >= 1
     assert number > 20
     async with backend.reopened() as again:
