@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agenthood.records import Lesson
 
 WEEKS = 52
-NEW_A_WEEK, CONFIRMED_A_WEEK, RECALLED_A_WEEK = 4, 3, 4
+NEW_A_WEEK, CONFIRMED_A_WEEK, RECALLED_A_WEEK = 6, 3, 4
 
 
 @dataclass
