@@ -158,22 +158,9 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
     # An address alone in the file waits for whoever names its backend.
     in_file = {name: in_environment[name] for name in ("backend",) if name in in_environment} | in_file
     store = _overlaid(in_file, in_environment, "backend")
-    scope = {
-        name: Value(content[name], f"{name} in {file}")
-        for name in SCOPE_KEYS
-        if content.get(name) is not None
-    }
-    scope |= _from_environment(SCOPE_VARIABLES, environ)
-    numbers = {
-        name: Value(content[key], f"{key} in {file}")
-        for key, name in _NUMBERS.items()
-        if content.get(key) is not None
-    }
-    numbers |= _from_environment(_NUMBER_VARIABLES, environ)
-    outage = {
-        name: Value(content[name], f"{name} in {file}") for name in _OUTAGE if content.get(name) is not None
-    }
-    outage |= _from_environment(_OUTAGE_VARIABLES, environ)
+    scope = _plain(file, content, {name: name for name in SCOPE_KEYS}, SCOPE_VARIABLES, environ)
+    numbers = _plain(file, content, _NUMBERS, _NUMBER_VARIABLES, environ)
+    outage = _plain(file, content, {name: name for name in _OUTAGE}, _OUTAGE_VARIABLES, environ)
     values: dict[str, Any] = {
         name: _CHECKS[name](found.value, found.source) for name, found in numbers.items()
     }
@@ -187,6 +174,22 @@ def load_settings(path: Path | str, *, environ: Mapping[str, str] = os.environ) 
         sources={name: found.source for name, found in sources.items()},
         **values,
     )
+
+
+def _plain(
+    file: Path,
+    content: Mapping[str, Any],
+    keys: Mapping[str, str],
+    variables: Mapping[str, str],
+    environ: Mapping[str, str],
+) -> dict[str, Value]:
+    """The fields that have a key of their own at the top of `file`, and over it those of the environment."""
+    found = {
+        name: Value(content[key], f"{key} in {file}")
+        for key, name in keys.items()
+        if content.get(key) is not None
+    }
+    return found | _from_environment(variables, environ)
 
 
 def read_config(file: Path) -> dict[str, Any]:
