@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import heapq
-import json
-import logging
 import math
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from agenthood.block import inert
 from agenthood.errors import InvalidInputError
-from agenthood.files import locked, sweep_temporaries, unavailable, write_atomically
+from agenthood.memory.signal_file import SignalFile, Signals, Stored
 from agenthood.redaction import redact
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ BRIEF_LOCK_SECONDS = 2.0
 """The same for an engine at work, which others wait for in turn."""
 
 _DAY = 86_400.0
-_VERSION = 1
-_log = logging.getLogger("agenthood")
 
 
 class Signal(NamedTuple):
@@ -45,20 +42,6 @@ class Signal(NamedTuple):
 
     text: str
     weight: float
-
-
-class _Stored(NamedTuple):
-    """A weight and the moment it held at. What it has faded to since is computed, never stored."""
-
-    weight: float
-    at: datetime
-
-    def weight_at(self, moment: datetime) -> float:
-        """The faded weight; a moment before `at` sees the weight unfaded."""
-        return self.weight * _fading(self.at, moment)
-
-
-_Signals = dict[str, _Stored]
 
 
 class ResidualMemory:
@@ -80,7 +63,7 @@ class ResidualMemory:
             path: the JSON file; `path` + `.lock` is its lock.
             clock: gives the present time, aware.
         """
-        self._path = Path(path)
+        self._file = SignalFile(Path(path))
         self._clock = clock
 
     def record(self, signal: str, score: float, *, at: datetime | None = None) -> float:
@@ -125,13 +108,13 @@ class ResidualMemory:
         moment = self._moment(at)
         if not checked:
             return {}
-        with locked(self._path, timeout=timeout):
-            signals = self._read()
+        with self._file.lock(timeout):
+            signals = self._file.read()
             for signal, score in checked:
                 _apply(signals, signal, score, moment)
-            self._write(_strongest(signals, moment))
+            self._file.write(_strongest(signals))
         return {
-            signal: signals[signal].weight_at(moment) if signal in signals else 0.0 for signal, _ in checked
+            signal: _weight_at(signals[signal], moment) if signal in signals else 0.0 for signal, _ in checked
         }
 
     def decay(self, at: datetime | None = None, *, timeout: float = LOCK_SECONDS) -> int:
@@ -149,9 +132,9 @@ class ResidualMemory:
             StoreUnavailableError: as `record`.
         """
         moment = self._moment(at)
-        if not self._path.exists():
+        if not self._file.path.exists():
             return 0
-        return self._drop(lambda _, stored: _is_faded(stored.weight_at(moment)), timeout=timeout)
+        return self._drop(lambda _, stored: _is_faded(_weight_at(stored, moment)), timeout=timeout)
 
     def get_active(self, limit: int | None = None, at: datetime | None = None) -> list[Signal]:
         """The signals that have not faded, strongest first, ties by text.
@@ -165,7 +148,8 @@ class ResidualMemory:
             StoreUnavailableError: the file cannot be read.
         """
         moment = self._moment(at)
-        active = [Signal(text, stored.weight_at(moment)) for text, stored in self._load().items()]
+        stored = self._file.load(LOCK_SECONDS)
+        active = [Signal(text, _weight_at(one, moment)) for text, one in stored.items()]
         active = sorted((s for s in active if not _is_faded(s.weight)), key=lambda s: (-s.weight, s.text))
         return active if limit is None else active[: max(limit, 0)]
 
@@ -205,7 +189,7 @@ class ResidualMemory:
         Raises:
             StoreUnavailableError: as `record`.
         """
-        if not self._path.parent.is_dir():
+        if not self._file.path.parent.is_dir():
             return 0
         if callable(what):
             return self._drop(lambda text, _: what(text), forget=True, timeout=timeout)
@@ -215,79 +199,26 @@ class ResidualMemory:
 
     def _drop(
         self,
-        goes: Callable[[str, _Stored], bool],
+        goes: Callable[[str, Stored], bool],
         *,
         timeout: float,
         forget: bool = False,
         texts: Iterable[str] = (),
     ) -> int:
-        with locked(self._path, timeout=timeout):
-            signals = self._read()
+        with self._file.lock(timeout):
+            signals = self._file.read()
             gone = {text for text, stored in signals.items() if goes(text, stored)}
             if gone:
-                self._write({text: stored for text, stored in signals.items() if text not in gone})
+                self._file.write({text: stored for text, stored in signals.items() if text not in gone})
             if forget:
-                sweep_temporaries(self._path)
-                self._remove_quarantined({*gone, *texts})
+                self._file.sweep({*gone, *texts})
         return len(gone)
-
-    def _remove_quarantined(self, texts: set[str]) -> None:
-        """Remove the files moved aside that hold one of `texts`: forgotten means gone from the disk."""
-        spellings = {spelt.encode() for text in texts for spelt in (text, _as_json(text))}
-        for aside in self._path.parent.iterdir():
-            if not aside.name.startswith(f"{self._path.name}.corrupt-"):
-                continue
-            try:
-                content = aside.read_bytes()
-                if any(spelt in content for spelt in spellings):
-                    aside.unlink()
-                    _log.warning("removed %s: it held a signal that is to be forgotten", aside)
-            except OSError as error:
-                raise unavailable("forget in", aside, error) from error
 
     def _moment(self, at: datetime | None) -> datetime:
         moment = self._clock() if at is None else at
         if moment.tzinfo is None:
             raise InvalidInputError(f"{moment!r} has no time zone: pass one such as datetime.now(UTC)")
         return moment.astimezone(UTC)
-
-    def _load(self) -> _Signals:
-        """Read without the lock, as writes are atomic; only moving a damaged file aside needs it."""
-        try:
-            return _decode(self._content())
-        except ValueError:
-            with locked(self._path):
-                return self._read()
-
-    def _read(self) -> _Signals:
-        """Read under the lock; a damaged file is moved aside."""
-        try:
-            return _decode(self._content())
-        except ValueError as error:
-            self._move_aside(error)
-            return {}
-
-    def _content(self) -> bytes:
-        try:
-            return self._path.read_bytes()
-        except FileNotFoundError:
-            return _encode({})
-        except OSError as error:
-            raise unavailable("read", self._path, error) from error
-
-    def _move_aside(self, reason: ValueError) -> None:
-        number = 1
-        while (aside := self._path.with_name(f"{self._path.name}.corrupt-{number}")).exists():
-            number += 1
-        try:
-            self._path.rename(aside)
-        except OSError as error:
-            raise unavailable("move aside", self._path, error) from error
-        _log.warning("%s holds no signals (%s): moved to %s, starting empty", self._path, reason, aside)
-
-    def _write(self, signals: _Signals) -> None:
-        # Hints that fade anyway are not worth waiting for the disk at every episode.
-        write_atomically(self._path, _encode(signals), durable=False)
 
 
 def _fading(since: datetime, until: datetime) -> float:
@@ -300,25 +231,37 @@ def _is_faded(weight: float) -> bool:
     return round(weight, 9) <= PRUNE_LINE
 
 
-def _apply(signals: _Signals, signal: str, score: float, at: datetime) -> None:
+def _weight_at(stored: Stored, moment: datetime) -> float:
+    """The faded weight; a moment before it was stored sees it unfaded."""
+    return stored.weight * _fading(stored.at, moment)
+
+
+def _apply(signals: Signals, signal: str, score: float, at: datetime) -> None:
     """Change one weight. Fading is exponential, so moving `at` on changes nothing for later moments."""
-    old = signals.pop(signal, _Stored(0.0, at))
+    old = signals.pop(signal, Stored(0.0, at))
     # A score that comes in late has faded itself, and a weight that has faded away does not come back.
     latest = max(old.at, at)
-    before = old.weight_at(latest)
+    before = _weight_at(old, latest)
     weight = (0.0 if _is_faded(before) else before) + score * _fading(at, latest)
     if not _is_faded(weight):
-        signals[signal] = _Stored(min(weight, 1.0), latest)
+        signals[signal] = Stored(min(weight, 1.0), latest)
 
 
-def _strongest(signals: _Signals, moment: datetime) -> _Signals:
+def _strongest(signals: Signals) -> Signals:
     """At most 1,000 signals, as a file that only grows would slow every run down."""
     if len(signals) <= MAX_SIGNALS:
         return signals
-    ranked = heapq.nsmallest(
-        MAX_SIGNALS, signals.items(), key=lambda item: (-item[1].weight_at(moment), item[0])
+    weakest = heapq.nlargest(
+        len(signals) - MAX_SIGNALS, signals, key=lambda text: (-_strength(signals[text]), text)
     )
-    return dict(ranked)
+    gone = set(weakest)
+    return {text: stored for text, stored in signals.items() if text not in gone}
+
+
+@lru_cache(maxsize=2 * MAX_SIGNALS)
+def _strength(stored: Stored) -> float:
+    """What orders signals as their weights do at every moment: all fade alike, so this need not."""
+    return math.log(stored.weight) - math.log(DECAY_PER_DAY) * stored.at.timestamp() / _DAY
 
 
 def _checked_signal(signal: str) -> str:
@@ -337,41 +280,3 @@ def _checked_score(score: float) -> float:
     if isinstance(score, bool) or not isinstance(score, (int, float)) or not -1 <= score <= 1:
         raise InvalidInputError(f"a signal's score is a number from -1 to 1, not {score!r}")
     return float(score)
-
-
-def _as_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def _encode(signals: _Signals) -> bytes:
-    entries = {
-        text: {"weight": stored.weight, "at": stored.at.isoformat().replace("+00:00", "Z")}
-        for text, stored in signals.items()
-    }
-    # Not escaped, so that a search of the disk for a forgotten text means something.
-    content = {"version": _VERSION, "signals": entries}
-    return json.dumps(content, ensure_ascii=False).encode()  # indented, it takes ten times as long
-
-
-def _decode(content: bytes) -> _Signals:
-    """Read the file's content.
-
-    Raises:
-        ValueError: it is damaged or was not written by `_encode`.
-    """
-    try:
-        document = json.loads(content)
-        if document["version"] != _VERSION:
-            raise ValueError(f"version {document['version']!r}")
-        return {text: _decoded(entry) for text, entry in document["signals"].items()}
-    except (LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise ValueError(f"not a file of signals: {error!r}") from error
-
-
-def _decoded(entry: dict[str, object]) -> _Stored:
-    weight, at = entry["weight"], datetime.fromisoformat(str(entry["at"]))
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-        raise TypeError(f"weight {weight!r}")
-    if not (math.isfinite(weight) and 0 < weight <= 1) or at.tzinfo is None:
-        raise ValueError(f"weight {weight!r} at {at!r}")
-    return _Stored(float(weight), at.astimezone(UTC))

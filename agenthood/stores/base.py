@@ -297,7 +297,7 @@ class VectorStore(Protocol):
         ...
 
     async def version(self, collection: Collection) -> int | None:
-        """A number that every commit to the collection raises by one, whoever makes it.
+        """A number that every commit which changes a record raises by one, whoever makes it.
 
         None where there is no collection, or the backend keeps no such number: then nothing may be kept in memory.
         """

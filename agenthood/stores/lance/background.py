@@ -1,7 +1,8 @@
 """Upkeep of a LanceDB table beside the work: begun by a commit now and then, waited for when the store closes.
 
-A compaction keeps writers out, so it waits for a moment in which nobody of this process writes, unless it is urgent.
-One of a large table takes too long for that: it is done beside the writers, and another time if one comes first.
+The last fragments are joined at once. A compaction keeps writers out, so it waits for a moment in which nobody of this
+process writes, unless it is urgent. One of a large table takes too long for that: it is done beside the writers, and
+another time if one comes first.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import logging
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agenthood.errors import StoreError
 from agenthood.stores.lance.errors import translated
 from agenthood.stores.lance.index import keep_indexed
-from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, Fragmentation, Need, compact, fragmentation
+from agenthood.stores.lance.tail import JOINED_FROM, join_tail
+from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, Condition, Need, compact, condition_of
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from lancedb.table import AsyncTable
 
     from agenthood.stores.base import Collection
@@ -33,10 +38,19 @@ _log = logging.getLogger("agenthood")
 class BackgroundUpkeep:
     """At most one task per collection, which compacts and indexes its table where that is due."""
 
-    def __init__(self, tables: LanceTables, rules: IndexRules) -> None:
-        """Args: `tables` to see to; `rules` that say which indices they need."""
+    def __init__(
+        self, tables: LanceTables, rules: IndexRules, *, rewrote: Callable[[Collection, int, int], None]
+    ) -> None:
+        """Put its parts together.
+
+        Args:
+            tables: what to see to.
+            rules: which indices they need.
+            rewrote: told of what changed no record: the collection, its version before, and after.
+        """
         self._tables = tables
         self._rules = rules
+        self._rewrote = rewrote
         self._commits: dict[str, int] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._closing = asyncio.Event()
@@ -59,17 +73,15 @@ class BackgroundUpkeep:
         self._closing.clear()
 
     async def _keep_up(self, collection: Collection) -> None:
-        async def work(table: AsyncTable) -> None:
-            await compact(table, collection)
-
         try:
+            await self._join(collection)
             found = await self._once_quiet(collection)
             async with self._tables.exclusive():  # a compaction that loses to a writer was for nothing
                 if found.need and not found.heavy:
-                    await self._tables.run("compacting", collection, work)
+                    await self._rewritten(collection, partial(compact, collection=collection))
             if found.need and found.heavy:
                 async with self._tables.indexing():  # only a purge waits for that
-                    await self._tables.run("compacting", collection, work)
+                    await self._tables.run("compacting", collection, partial(compact, collection=collection))
             # An index takes long to build and does not mind writers, so it is built beside them.
             table = await self._tables.open(collection)
             async with self._tables.indexing():
@@ -78,15 +90,35 @@ class BackgroundUpkeep:
         except StoreError as exc:  # what was to be written is written, and the next commit tries again
             _log.warning("%s", exc)
 
-    async def _once_quiet(self, collection: Collection) -> Fragmentation:
-        """How fragmented the table is, once nobody writes or it is urgent; not at all if that does not come to pass."""
+    async def _join(self, collection: Collection) -> None:
+        """Join the last fragments if there are many, which takes so little time that nobody is waited for."""
+        found = await self._look(collection)
+        if found.fragments >= JOINED_FROM:
+            async with self._tables.exclusive():
+                await self._rewritten(collection, partial(join_tail, bytes_per_row=found.bytes_per_row))
 
-        async def look(table: AsyncTable) -> Fragmentation:
-            return await fragmentation(table, self._rules)
+    async def _rewritten(
+        self, collection: Collection, work: Callable[[AsyncTable], Awaitable[object]]
+    ) -> None:
+        """Do what changes no record, under the write lock, and tell of it."""
 
+        async def watched(table: AsyncTable) -> tuple[int, int]:
+            before = await table.version()
+            await work(table)
+            return before, await table.version()
+
+        self._rewrote(collection, *await self._tables.run("compacting", collection, watched))
+
+    async def _look(self, collection: Collection) -> Condition:
+        folder = self._tables.folder(collection)
+        look = partial(condition_of, collection=collection, folder=folder, rules=self._rules)
+        return await self._tables.run("looking at", collection, look)
+
+    async def _once_quiet(self, collection: Collection) -> Condition:
+        """The condition of the table once nobody writes or it is urgent; without need if that does not come to pass."""
         end = asyncio.get_running_loop().time() + _PATIENCE
         while True:
-            found = await self._tables.run("looking at", collection, look)
+            found = await self._look(collection)
             if found.need is not Need.SOME or self._closing.is_set():
                 return found
             commits = self._commits[collection.name]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from agenthood.stores.lance.index import rebuild
 from agenthood.stores.lance.leftovers import GRACE, remove_unnamed
 from agenthood.stores.lance.sql import one_of
+from agenthood.stores.lance.tail import FRAGMENT_BITS
 from agenthood.stores.lance.upkeep import optimize
-from agenthood.stores.lance.writes import chunks, delete_ids, delete_rows, superseded
+from agenthood.stores.lance.writes import chunks, delete_ids, delete_rows, rewrite, superseded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
 
     from agenthood.stores.base import Collection
     from agenthood.stores.lance.index import IndexRules
-
-_UNCHANGED = " AND ".join(
-    f"(target.{name} = source.{name} OR (target.{name} IS NULL AND source.{name} IS NULL))"
-    for name in ("content", "metadata", "created_at")
-)
 
 
 async def purge(
@@ -55,7 +51,7 @@ def _marked_fragments(folder: Path) -> list[int]:
 
 
 async def _rewrite(table: AsyncTable, fragment: int) -> None:
-    first, last = fragment << 32, (fragment + 1) << 32
+    first, last = fragment << FRAGMENT_BITS, (fragment + 1) << FRAGMENT_BITS
     there = f"_rowid >= {first} AND _rowid < {last}"
     ids = (await table.query().where(there).select(["id"]).to_arrow())["id"].unique().to_pylist()
     for part in chunks(ids):
@@ -63,6 +59,4 @@ async def _rewrite(table: AsyncTable, fragment: int) -> None:
         await delete_rows(table, await superseded(table, listed))
         rows = await table.query().where(f"{listed} AND {there}").to_arrow()
         if rows.num_rows:
-            # As they are, byte for byte; what another process changed meanwhile has left the file already.
-            merging = table.merge_insert("id").when_matched_update_all(where=_UNCHANGED)
-            await merging.use_index(False).execute(rows, on_bad_vectors="null")
+            await rewrite(table, rows)

@@ -190,13 +190,7 @@ async def _read(  # noqa: PLR0913, PLR0917  one search
     # The shared table's index is l2, which for unit vectors ranks as cosine does. Where there may be others
     # cosine is asked for, which passes that index over.
     distance = "l2" if asked.unit and not collection.typed else "cosine"
-    nearest = (
-        table.query()
-        .nearest_to(list(queries))
-        .column(asked.field)
-        .distance_type(distance)
-        .limit(limit)
-    )
+    nearest = table.query().nearest_to(list(queries)).column(asked.field).distance_type(distance).limit(limit)
     if condition:  # in any partitions, or a selective one would leave too few rows
         nearest = nearest.where(condition).maximum_nprobes(0).minimum_nprobes(_PROBES)
     else:

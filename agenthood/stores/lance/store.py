@@ -37,6 +37,7 @@ from agenthood.stores.lance.rows import newest, to_table
 from agenthood.stores.lance.search import Asked, Narrow, columns_of, search
 from agenthood.stores.lance.sql import compile_filter, one_of, only_ids
 from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
+from agenthood.stores.lance.versions import Versions
 from agenthood.stores.lance.writes import Superseded, add_new, chunks, delete_ids, merge
 from agenthood.stores.places import check_writable
 from agenthood.stores.validation import check_queries, partition, storable_ids
@@ -67,8 +68,9 @@ class LanceStore:
         self.path = path
         self._tables = LanceTables(path, lock_timeout=lock_timeout)
         self._rules = index_rules
-        self._background = BackgroundUpkeep(self._tables, index_rules)
+        self._background = BackgroundUpkeep(self._tables, index_rules, rewrote=self._rewrote)
         self._superseded = Superseded()
+        self._versions = Versions()
         self._narrow = Narrow()
 
     # -- collections ------------------------------------------------------------------------------------
@@ -88,6 +90,7 @@ class LanceStore:
     async def drop_collection(self, name: str) -> None:
         """See `VectorStore.drop_collection`."""
         await self._tables.drop(name)
+        self._versions.dropped(name)
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -115,6 +118,8 @@ class LanceStore:
             async with self.exclusive():
                 version = await self._tables.run("writing to", collection, write)
             self._background.after_commit(collection)
+        if version is not None:
+            version = self._versions.told(collection, version)
         return UpsertResult(len(valid), rejected, version)
 
     async def delete(self, collection: Collection, ids: Sequence[str]) -> int:
@@ -284,9 +289,15 @@ class LanceStore:
             return None
 
         async def read(table: AsyncTable) -> int:
-            return await table.version()
+            return self._versions.told(collection, await table.version())
 
         return await self._tables.run("reading", collection, read)
+
+    def _rewrote(self, collection: Collection, before: int, after: int) -> None:
+        """Upkeep under the write lock led from one version to another."""
+        self._versions.rewritten(collection, before, after)
+        if after == before + 1:
+            self._superseded.none_added(collection, after)
 
     # -- upkeep -----------------------------------------------------------------------------------------
 
@@ -297,7 +308,10 @@ class LanceStore:
         table = await self._tables.open(collection)
         async with self.exclusive(), self._tables.indexing():
             with translated(f"maintaining {collection.name!r}"):
-                return await upkeep.maintain(table, collection, self._rules)
+                before = await table.version()
+                report = await upkeep.maintain(table, collection, self._rules)
+                self._rewrote(collection, before, await table.version())
+                return report
 
     async def health(self) -> Health:
         """See `VectorStore.health`."""

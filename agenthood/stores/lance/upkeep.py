@@ -1,15 +1,17 @@
 """Keeping a LanceDB table fast: compaction and the removal of old versions.
 
-Every commit adds a version and usually a fragment; about 0.08 ms a search and quadratically growing manifests per
-fragment make compaction a matter of course. Old versions of the shared table are kept ten minutes, since another
-program may be reading one; those of our own tables one minute, since our readers begin anew on the latest. Only a
-purge, which must leave nothing behind, removes them at once.
+Every commit adds a version and usually a fragment, and each of these slows every call down. Old versions of the shared
+table are kept ten minutes, since another program may be reading one; those of our own tables one minute, since our
+readers begin anew on the latest. Only a purge, which must leave nothing behind, removes them at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import IntEnum
@@ -19,17 +21,24 @@ from agenthood.stores.lance.errors import is_conflict
 from agenthood.stores.lance.index import keep_indexed
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lancedb.table import AsyncTable
 
     from agenthood.stores.base import Collection
     from agenthood.stores.lance.index import IndexRules
 
 COMMITS_BETWEEN_CHECKS = 8
-# Compaction rewrites the table, 1.5 ms a MB, and a fragment costs every call 0.08 ms: with f fragments in between that
-# is least for f near 4 times the root of the size in MB, for about two calls a commit.
+# The last fragments are joined all the time (see `tail`); what is left adds 0.1 ms each to every call.
 FEWEST_FRAGMENTS = 16
 MOST_FRAGMENTS = 64
 _FRAGMENTS_PER_ROOT_MB = 4.0
+# Rows outside an index are searched one by one.
+_FEWEST_UNINDEXED, _MOST_UNINDEXED = 500, 10_000
+_UNINDEXED_SHARE = 0.1
+# 1,000 versions add 0.4 ms to every call, and what was rewritten since stays on the disk.
+_OLD_VERSIONS = (200, 1_000)
+_URGENT = 20
 KEEP_SHARED_VERSIONS = timedelta(minutes=10)
 KEEP_OWN_VERSIONS = timedelta(minutes=1)
 _ATTEMPTS = 5
@@ -49,26 +58,55 @@ class Need(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fragmentation:
+class Condition:
     """What compacting a table would be good for, and what it would cost.
 
     Attributes:
-        need: whether it costs less by now than going on with so many fragments, or long since.
+        need: whether it costs less by now than going on like this, or long since.
         heavy: whether it takes so long that writers must not be kept out meanwhile.
+        fragments: how many there are.
+        bytes_per_row: how large a row is.
     """
 
     need: Need
     heavy: bool
+    fragments: int
+    bytes_per_row: float
 
 
-async def fragmentation(table: AsyncTable, rules: IndexRules) -> Fragmentation:
-    """How fragmented a table is."""
+async def condition_of(
+    table: AsyncTable, collection: Collection, folder: Path, rules: IndexRules
+) -> Condition:
+    """In which condition a table is; its files are in `folder`."""
     stats: Any = await table.stats()
-    megabytes = stats["total_bytes"] / 1e6
-    bearable = min(MOST_FRAGMENTS, max(FEWEST_FRAGMENTS, int(_FRAGMENTS_PER_ROOT_MB * megabytes**0.5)))
+    megabytes, rows = stats["total_bytes"] / 1e6, stats["num_rows"]
     fragments = stats["fragment_stats"]["num_fragments"]
-    bounds = (bearable, min(MOST_FRAGMENTS, 2 * bearable))
-    return Fragmentation(Need(sum(fragments > bound for bound in bounds)), megabytes > rules.heavy_from_mb)
+    bearable = min(MOST_FRAGMENTS, max(FEWEST_FRAGMENTS, int(_FRAGMENTS_PER_ROOT_MB * megabytes**0.5)))
+    unindexed = min(_MOST_UNINDEXED, max(_FEWEST_UNINDEXED, int(rows * _UNINDEXED_SHARE)))
+    need = max(
+        _need(fragments, bearable, min(MOST_FRAGMENTS, 2 * bearable)),
+        _need(await _unindexed(table, collection), unindexed, _URGENT * unindexed),
+        _need(await asyncio.to_thread(_removable, folder, kept_for(collection)), *_OLD_VERSIONS),
+    )
+    return Condition(need, megabytes > rules.heavy_from_mb, fragments, stats["total_bytes"] / max(1, rows))
+
+
+def _need(found: int, bearable: int, most: int) -> Need:
+    return Need(sum(found > bound for bound in (bearable, most)))
+
+
+async def _unindexed(table: AsyncTable, collection: Collection) -> int:
+    """How many rows an index that there is does not cover."""
+    stats = await table.index_stats("terms_idx" if collection.typed else "vector_idx")
+    return 0 if stats is None else stats.num_unindexed_rows
+
+
+def _removable(folder: Path, keep: timedelta) -> int:
+    """How many versions are old enough to go."""
+    end = time.time() - keep.total_seconds()
+    with suppress(FileNotFoundError), os.scandir(folder / "_versions") as entries:  # dropped meanwhile
+        return sum(entry.stat().st_mtime < end for entry in entries)
+    return 0
 
 
 async def compact(table: AsyncTable, collection: Collection) -> None:

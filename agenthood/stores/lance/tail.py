@@ -1,0 +1,72 @@
+"""Joining what single writes leave at the end of a LanceDB table: their small fragments become one, in one commit.
+
+LanceDB's own compaction rewrites the whole of a table that has less than a million rows. Here only the last fragments
+are written anew, each with about as many rows as all that come after it together, so that a row is written about once
+for each time the table doubles.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agenthood.stores.lance.rows import matrix_of
+from agenthood.stores.lance.writes import rewrite
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lancedb.table import AsyncTable
+
+JOINED_FROM = 8
+"""From so many fragments on the last ones are joined."""
+FRAGMENT_BITS = 32
+"""A row's id is its fragment's number, then so many bits for its place in it."""
+
+_MOST_BYTES = 4_000_000
+_MOST_ROWS = 4_096
+_GROWTH = 2
+
+
+async def join_tail(table: AsyncTable, bytes_per_row: float) -> int | None:
+    """Write the last small fragments anew as one; whoever calls holds the write lock.
+
+    Args:
+        table: the table, on its latest version.
+        bytes_per_row: how large a row is; at most 4 MB and 4,096 rows are looked at.
+
+    Returns:
+        The version this made; None if nothing was done.
+    """
+    count = await table.count_rows()
+    most = min(_MOST_ROWS, int(_MOST_BYTES / max(1.0, bytes_per_row)))
+    last = table.query().select(["id"]).offset(max(0, count - most)).limit(most).with_row_id()
+    rows = (await last.to_arrow())["_rowid"].to_pylist()
+    runs = [list(run) for _, run in groupby(rows, lambda row: row >> FRAGMENT_BITS)]
+    tail = _tail(runs[1:] if count > most else runs)  # the first is cut
+    if len(tail) < JOINED_FROM // 2:
+        return None
+    found = await table.take_row_ids([row for run in tail for row in run]).to_arrow()
+    return await rewrite(table, found) if _is_plain(found) else None
+
+
+def _tail(runs: list[list[int]]) -> list[list[int]]:
+    """The longest end of `runs` of which none has more than twice the rows of those after it."""
+    taken = rows = 0
+    for run in reversed(runs):
+        if taken and len(run) > _GROWTH * rows:
+            break
+        taken, rows = taken + 1, rows + len(run)
+    return runs[len(runs) - taken :]
+
+
+def _is_plain(found: pa.Table) -> bool:
+    """Whether the rows stay as they are when they are written anew: not several of an id, nor vectors with NaN."""
+    import pyarrow as pa  # noqa: PLC0415  loads in 0.35 s
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    vectors = [field.name for field in found.schema if pa.types.is_fixed_size_list(field.type)]
+    return pc.count_distinct(found["id"]).as_py() == found.num_rows and all(
+        bool(np.isfinite(matrix_of(found[name])).all()) for name in vectors
+    )
