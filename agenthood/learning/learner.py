@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -40,10 +40,29 @@ if TYPE_CHECKING:
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.memory.residual import ResidualMemory
-    from agenthood.stores.base import VectorStore
+    from agenthood.stores.base import Vector, VectorStore
 
 BATCH_SIZE = 2_000
+_AT_A_TIME = 64
 _log = logging.getLogger("agenthood")
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A batch of episodes before the store is asked.
+
+    Attributes:
+        taken_in: each episode as it is learned from, or the receipt that says why it is not.
+        embedded: their vectors; None if that is left to whoever learns.
+    """
+
+    taken_in: list[Intake | Receipt]
+    embedded: Embedded | None = None
+
+    @property
+    def intakes(self) -> list[Intake]:
+        """The episodes that are learned from."""
+        return [one for one in self.taken_in if isinstance(one, Intake)]
 
 
 class EpisodeLearner:
@@ -95,7 +114,7 @@ class EpisodeLearner:
         Returns:
             The receipt: what was decided and why.
         """
-        return (await self._learn_batch([result], seconds))[0]
+        return (await self._learn_batch(Prepared([take_in(result)]), seconds))[0]
 
     async def learn_many(
         self, results: Sequence[EvalResult], *, on_progress: Callable[[int, int], None] | None = None
@@ -110,10 +129,23 @@ class EpisodeLearner:
             One receipt per episode, in order.
         """
         receipts: list[Receipt] = []
-        for start in range(0, len(results), self._batch_size):
-            receipts += await self._learn_batch(results[start : start + self._batch_size])
-            if on_progress is not None:
-                on_progress(len(receipts), len(results))
+        batches = [
+            results[start : start + self._batch_size] for start in range(0, len(results), self._batch_size)
+        ]
+        ahead: asyncio.Task[Prepared] | None = None
+        try:
+            for number, batch in enumerate(batches):
+                prepared = await (ahead or self._prepare(batch))
+                # Taken in and embedded while this one is decided on and written, which depends on neither.
+                more = batches[number + 1 : number + 2]
+                ahead = asyncio.create_task(self._prepare(more[0])) if more else None
+                receipts += await self._learn_batch(prepared)
+                if on_progress is not None:
+                    on_progress(len(receipts), len(results))
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
         return receipts
 
     async def get_status(self) -> LearnerStatus:
@@ -122,25 +154,35 @@ class EpisodeLearner:
 
     # -- one batch --------------------------------------------------------------------------------------
 
-    async def _learn_batch(
-        self, results: Sequence[EvalResult], seconds: float | None = None
-    ) -> list[Receipt]:
-        taken_in = [take_in(result) for result in results]
-        intakes = [intake for intake in taken_in if isinstance(intake, Intake)]
-        learned = iter(await self._attempt(intakes, seconds) if intakes else ())
-        return [next(learned) if isinstance(item, Intake) else item for item in taken_in]
+    async def _prepare(self, results: Sequence[EvalResult]) -> Prepared:
+        """Take in and embed, giving way to others now and then."""
+        taken_in = []
+        for number, result in enumerate(results):
+            taken_in.append(take_in(result))
+            if number % _AT_A_TIME == 0:
+                await asyncio.sleep(0)
+        prepared = Prepared(taken_in)
+        # What is unexpected is met again by the attempt to learn, which knows what to do with it.
+        with suppress(Exception):
+            prepared.embedded = await self._embed(_texts(prepared.intakes))
+        return prepared
 
-    async def _attempt(self, intakes: list[Intake], seconds: float | None) -> list[Receipt]:
+    async def _learn_batch(self, prepared: Prepared, seconds: float | None = None) -> list[Receipt]:
+        learned = iter(await self._attempt(prepared, seconds) if prepared.intakes else ())
+        return [next(learned) if isinstance(item, Intake) else item for item in prepared.taken_in]
+
+    async def _attempt(self, prepared: Prepared, seconds: float | None) -> list[Receipt]:
         """Learn; a receipt for each also where that fails."""
         try:
             async with in_time(seconds):
-                return await self._learn_intakes(intakes)
+                return await self._learn_intakes(prepared.intakes, prepared.embedded)
         except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
-            return not_learned(intakes, exc)
+            return not_learned(prepared.intakes, exc)
 
-    async def _learn_intakes(self, intakes: list[Intake]) -> list[Receipt]:
+    async def _learn_intakes(self, intakes: list[Intake], embedded: Embedded | None = None) -> list[Receipt]:
         lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
-        embedded = await self._embed([intake.episode for intake in lasting])
+        if embedded is None:
+            embedded = await self._embed(_texts(intakes))
         async with self._store.exclusive():
             now, reads = self._clock(), GatheredReads(self._store, SHARED)
             known = Known(candidates=[[] for _ in lasting])
@@ -179,16 +221,18 @@ class EpisodeLearner:
         ]
 
     async def _embed(self, texts: list[str]) -> Embedded:
-        words = lexical_vectors(texts)
         if self._space is None:
-            return Embedded(None, words, "no embedder is active")
+            return Embedded(None, await _words(texts), "no embedder is active")
         if not texts:
-            return Embedded(np.zeros((0, self._space.space.dimension), np.float32), words)
-        try:
-            vectors = await self._space.embed(texts)
-        except EmbeddingError as exc:
-            _log.warning("learned by exact text only, %d in number: %s", len(texts), exc)
-            return Embedded(None, words, str(exc))
+            return Embedded(np.zeros((0, self._space.space.dimension), np.float32), lexical_vectors(texts))
+        vectors, words = await asyncio.gather(self._space.embed(texts), _words(texts), return_exceptions=True)
+        if isinstance(words, BaseException):
+            raise words
+        if isinstance(vectors, EmbeddingError):
+            _log.warning("learned by exact text only, %d in number: %s", len(texts), vectors)
+            return Embedded(None, words, str(vectors))
+        if isinstance(vectors, BaseException):
+            raise vectors
         if self._index is not None:
             self._index.calibration = self._space.calibration
         return Embedded(vectors, words)
@@ -288,6 +332,19 @@ class EpisodeLearner:
         except (AgenthoodError, OSError) as exc:
             # Residual memory only hints; the lesson itself is stored already.
             _log.warning("residual memory was not updated: %s", exc)
+
+
+def _texts(intakes: Sequence[Intake]) -> list[str]:
+    return [intake.episode for intake in intakes if isinstance(intake, Lasting)]
+
+
+async def _words(texts: list[str]) -> Vector:
+    """The lexical vectors of the texts, some at a time: others have their turn in between."""
+    parts = []
+    for start in range(0, len(texts), _AT_A_TIME):
+        parts.append(lexical_vectors(texts[start : start + _AT_A_TIME]))
+        await asyncio.sleep(0)
+    return np.concatenate(parts) if parts else lexical_vectors(texts)
 
 
 def _is(intake: Intake, row: Record) -> bool:

@@ -14,7 +14,7 @@ from agenthood.errors import AgenthoodError, InvalidInputError, StoreError, Stor
 from agenthood.formats import is_episode_id, iso, parse_time
 from agenthood.learning.batch import draw_ids
 from agenthood.learning.intake import Intake, take_in
-from agenthood.learning.learner import EpisodeLearner, in_time, not_learned, refused
+from agenthood.learning.learner import EpisodeLearner, Prepared, in_time, not_learned, refused
 from agenthood.memory.episodic import episode_record
 from agenthood.records import UNKNOWN, EvalResult, Receipt
 from agenthood.stores.base import SHARED
@@ -61,14 +61,14 @@ class QueuedLearner(EpisodeLearner):
 
     # -- learning ---------------------------------------------------------------------------------------
 
-    async def _attempt(self, intakes: list[Intake], seconds: float | None) -> list[Receipt]:
-        intakes = self._named(intakes)
+    async def _attempt(self, prepared: Prepared, seconds: float | None) -> list[Receipt]:
+        intakes = self._named(prepared.intakes)
         try:
             async with in_time(seconds):
                 await self._let_others_first()
                 time_for_all = self._guard.deadline + PER_EPISODE * (len(intakes) - 1)
                 async with self._guard.section("writing", time_for_all):
-                    return await self._learn_intakes(intakes)
+                    return await self._learn_intakes(intakes, prepared.embedded)
         except StoreError as exc:
             if self._closed:
                 raise
@@ -88,12 +88,12 @@ class QueuedLearner(EpisodeLearner):
     def _named(self, intakes: list[Intake]) -> list[Intake]:
         """The intakes with their time and an id each."""
         now = self._clock()
-        dated = [replace(intake, at=intake.at or now) for intake in intakes]
-        new = [n for n, intake in enumerate(dated) if intake.episode_id is None]
-        ids = draw_ids([dated[n].at or now for n in new], (), self._draw_id)
-        for n, id_ in zip(new, ids, strict=True):
-            dated[n] = replace(dated[n], drawn=id_)
-        return dated
+        new = [intake.at or now for intake in intakes if intake.episode_id is None]
+        ids = iter(draw_ids(new, (), self._draw_id))
+        return [
+            replace(intake, at=intake.at or now, drawn=next(ids) if intake.episode_id is None else None)
+            for intake in intakes
+        ]
 
     async def record(self, result: EvalResult) -> str | None:
         """Record an episode that nobody judged, now or when the store can take it.

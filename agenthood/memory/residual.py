@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agenthood.block import inert
 from agenthood.errors import InvalidInputError
+from agenthood.formats import unstorable_reason
 from agenthood.memory.signal_file import SignalFile, Signals, Stored
 from agenthood.redaction import redact
 
@@ -271,8 +272,8 @@ def _checked_signal(signal: str) -> str:
         raise InvalidInputError(
             f"the signal {signal[:40]!r}... has {len(signal)} characters: at most {MAX_SIGNAL_CHARACTERS} fit"
         )
-    if "\0" in signal or any("\ud800" <= character <= "\udfff" for character in signal):
-        raise InvalidInputError(f"the signal {signal[:40]!r} holds NUL or a lone surrogate: replace it first")
+    if reason := unstorable_reason(signal):
+        raise InvalidInputError(f"the signal {signal[:40]!r} cannot be stored: {reason}")
     return redact(signal)
 
 

@@ -35,10 +35,10 @@ from agenthood.stores.lance.index import DEFAULT_RULES, IndexRules
 from agenthood.stores.lance.purge import purge
 from agenthood.stores.lance.rows import newest, to_table
 from agenthood.stores.lance.search import Asked, Narrow, columns_of, search
-from agenthood.stores.lance.sql import compile_filter, one_of, only_ids
+from agenthood.stores.lance.sql import compile_filter, only_ids
 from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
 from agenthood.stores.lance.versions import Versions
-from agenthood.stores.lance.writes import Superseded, add_new, chunks, delete_ids, merge
+from agenthood.stores.lance.writes import Superseded, add_new, delete_ids, merge
 from agenthood.stores.places import check_writable
 from agenthood.stores.validation import check_queries, partition, storable_ids
 
@@ -153,16 +153,12 @@ class LanceStore:
         if (there := await self.find(collection)) is None:
             return {}
         collection = there
-        columns = columns_of(collection, vectors=vectors)
-        found: list[Record] = []
-        for part in chunks(storable_ids(ids)):
-            condition = one_of("id", part)
-            found += await self._tables.run(
-                "reading",
-                collection,
-                lambda table, condition=condition: reads.rows(table, columns, condition),  # type: ignore[misc]
-            )
-        return newest(found)
+        columns, wanted = columns_of(collection, vectors=vectors), storable_ids(ids)
+
+        async def read(table: AsyncTable) -> list[Record]:
+            return await reads.with_ids(table, columns, wanted)
+
+        return newest(await self._tables.run("reading", collection, read))
 
     async def scan(
         self, collection: Collection, *, condition: Filter | None = None, vectors: bool = False
