@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _QUIET = 0.25  # seconds without a commit
 _PATIENCE = 10.0
+_GROWN = 1.02
 _log = logging.getLogger("agenthood")
 
 
@@ -53,6 +54,7 @@ class BackgroundUpkeep:
         self._rewrote = rewrote
         self._commits: dict[str, int] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._seen_to: dict[str, int] = {}
         self._closing = asyncio.Event()
 
     def after_commit(self, collection: Collection) -> None:
@@ -74,28 +76,34 @@ class BackgroundUpkeep:
 
     async def _keep_up(self, collection: Collection) -> None:
         try:
-            await self._join(collection)
-            found = await self._once_quiet(collection)
+            found = await self._once_quiet(collection, await self._joined(collection))
             async with self._tables.exclusive():  # a compaction that loses to a writer was for nothing
                 if found.need and not found.heavy:
                     await self._rewritten(collection, partial(compact, collection=collection))
             if found.need and found.heavy:
                 async with self._tables.indexing():  # only a purge waits for that
                     await self._tables.run("compacting", collection, partial(compact, collection=collection))
-            # An index takes long to build and does not mind writers, so it is built beside them.
-            table = await self._tables.open(collection)
-            async with self._tables.indexing():
-                with translated(f"indexing {collection.name!r} in {str(self._tables.path)!r}"):
-                    await keep_indexed(table, collection, self._rules)
+            if found.need or found.rows > _GROWN * self._seen_to.get(collection.name, 0):
+                await self._index(collection)
+                self._seen_to[collection.name] = found.rows
         except StoreError as exc:  # what was to be written is written, and the next commit tries again
             _log.warning("%s", exc)
 
-    async def _join(self, collection: Collection) -> None:
+    async def _index(self, collection: Collection) -> None:
+        # An index takes long to build and does not mind writers, so it is built beside them.
+        table = await self._tables.open(collection)
+        async with self._tables.indexing():
+            with translated(f"indexing {collection.name!r} in {str(self._tables.path)!r}"):
+                await keep_indexed(table, collection, self._rules)
+
+    async def _joined(self, collection: Collection) -> Condition:
         """Join the last fragments if there are many, which takes so little time that nobody is waited for."""
         found = await self._look(collection)
-        if found.fragments >= JOINED_FROM:
-            async with self._tables.exclusive():
-                await self._rewritten(collection, partial(join_tail, bytes_per_row=found.bytes_per_row))
+        if found.fragments < JOINED_FROM:
+            return found
+        async with self._tables.exclusive():
+            await self._rewritten(collection, partial(join_tail, bytes_per_row=found.bytes_per_row))
+        return await self._look(collection)
 
     async def _rewritten(
         self, collection: Collection, work: Callable[[AsyncTable], Awaitable[object]]
@@ -114,17 +122,16 @@ class BackgroundUpkeep:
         look = partial(condition_of, collection=collection, folder=folder, rules=self._rules)
         return await self._tables.run("looking at", collection, look)
 
-    async def _once_quiet(self, collection: Collection) -> Condition:
+    async def _once_quiet(self, collection: Collection, found: Condition) -> Condition:
         """The condition of the table once nobody writes or it is urgent; without need if that does not come to pass."""
         end = asyncio.get_running_loop().time() + _PATIENCE
-        while True:
-            found = await self._look(collection)
-            if found.need is not Need.SOME or self._closing.is_set():
-                return found
+        while found.need is Need.SOME and not self._closing.is_set():
             commits = self._commits[collection.name]
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), _QUIET)
             if commits == self._commits[collection.name]:
-                return found
+                break
             if asyncio.get_running_loop().time() > end:
                 return replace(found, need=Need.NONE)  # the next commit asks again
+            found = await self._look(collection)
+        return found

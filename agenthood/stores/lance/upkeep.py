@@ -64,12 +64,14 @@ class Condition:
     Attributes:
         need: whether it costs less by now than going on like this, or long since.
         heavy: whether it takes so long that writers must not be kept out meanwhile.
+        rows: how many there are.
         fragments: how many there are.
         bytes_per_row: how large a row is.
     """
 
     need: Need
     heavy: bool
+    rows: int
     fragments: int
     bytes_per_row: float
 
@@ -88,7 +90,9 @@ async def condition_of(
         _need(await _unindexed(table, collection), unindexed, _URGENT * unindexed),
         _need(await asyncio.to_thread(_removable, folder, kept_for(collection)), *_OLD_VERSIONS),
     )
-    return Condition(need, megabytes > rules.heavy_from_mb, fragments, stats["total_bytes"] / max(1, rows))
+    return Condition(
+        need, megabytes > rules.heavy_from_mb, rows, fragments, stats["total_bytes"] / max(1, rows)
+    )
 
 
 def _need(found: int, bearable: int, most: int) -> Need:
