@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -309,6 +309,22 @@ def test_an_object_reads_as_it_is():
 def test_times_are_written_as_javascript_does(moment: datetime, text: str):
     """UTC, milliseconds, `Z`; a time without a zone counts as UTC."""
     assert iso(moment) == text
+
+
+def test_an_hour_that_comes_twice_is_written_as_two():
+    """Two moments that Python takes for equal, an hour apart as the clocks go back, are written apart."""
+
+    class Autumn(tzinfo):
+        def utcoffset(self, moment: datetime | None) -> timedelta:
+            return timedelta(hours=1 if moment is not None and moment.fold else 2)
+
+        def dst(self, _: datetime | None) -> None:
+            return None
+
+    first = datetime(2026, 10, 25, 2, 30, tzinfo=Autumn())
+    assert first == first.replace(fold=1)
+    assert iso(first) == "2026-10-25T00:30:00.000Z"
+    assert iso(first.replace(fold=1)) == "2026-10-25T01:30:00.000Z"
 
 
 @given(moments)

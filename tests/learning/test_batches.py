@@ -115,6 +115,41 @@ async def test_progress_is_told_after_each_batch(tmp_path: Path) -> None:
     assert told == [(2, 3), (3, 3)]
 
 
+async def test_an_embedder_that_stops_between_batches(tmp_path: Path) -> None:
+    """The next batch is embedded while one is learned: what fails then is pending in that batch, not in this."""
+    embedder = small()
+    async with opened(tmp_path, embedder=embedder) as hood:
+        embedder.fail_after = embedder.texts_embedded + 2
+        learner = EpisodeLearner(hood.store, index=hood.index, space=hood.space, batch_size=2)
+        episodes = [good(f"{text} the upload") for text in ("retry", "mock", "cache", "log", "close")]
+        receipts = await learner.learn_many(episodes)
+        assert [receipt.status for receipt in receipts] == ["stored"] * 2 + ["pending"] * 3
+        assert all("fail_after" in receipt.reason for receipt in receipts[2:])
+        embedder.fail_after = None
+        await hood.migrate()
+        assert len(await hood.lessons()) == 5
+        assert not (await hood.status()).pending
+
+
+async def test_giving_up_leaves_nothing_running(tmp_path: Path) -> None:
+    """Who stops a long `learn_many` has whole batches, and no task goes on embedding."""
+    async with opened(tmp_path) as hood:
+        learner = EpisodeLearner(hood.store, index=hood.index, space=hood.space, batch_size=2)
+        before = asyncio.all_tasks()
+        begun = asyncio.Event()
+        episodes = [good(f"{number} ways to retry {number} uploads") for number in range(40)]
+        task = asyncio.create_task(
+            learner.learn_many(episodes, on_progress=lambda done, _: begun.set() if done == 4 else None)
+        )
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0)
+        assert {one for one in asyncio.all_tasks() - before if "_prepare" in repr(one)} == set()
+        assert len(await hood.lessons()) % 2 == 0
+
+
 @pytest.mark.parametrize("embedder", ["lexical", "small", "shared"])
 async def test_a_large_batch_decides_as_small_ones(tmp_path: Path, embedder: str) -> None:
     """Where a batch is large enough to be compared in blocks, it decides as batches that are searched for."""

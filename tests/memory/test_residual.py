@@ -315,6 +315,24 @@ def test_the_file_is_plain_json(memory: ResidualMemory, path: Path) -> None:
     }
 
 
+def test_what_others_write_is_seen(memory: ResidualMemory, path: Path, clock: Clock) -> None:
+    """Of two objects on one file each sees what the other wrote, also a file put there by hand or taken away."""
+    other = ResidualMemory(path, clock=clock)
+    for number in range(4):
+        (memory, other)[number % 2].record(f"signal {number}", 0.5)
+    assert memory.get_active() == other.get_active()
+    assert len(memory.get_active()) == 4
+    text = path.read_text()
+    path.write_text(text.replace("signal 3", "signal 9"))
+    assert "signal 9" in {signal.text for signal in memory.get_active()}
+    memory.record("signal 4", 0.5)
+    assert {signal.text for signal in other.get_active()} == {f"signal {n}" for n in (0, 1, 2, 4, 9)}
+    path.unlink()
+    assert memory.get_active() == []
+    memory.record("anew", 0.5)
+    assert [signal.text for signal in other.get_active()] == ["anew"]
+
+
 RECORD = """
 import sys
 from datetime import UTC, datetime

@@ -42,7 +42,7 @@ async def test_five_hundred_single_upserts(tmp_path: Path):
     assert report["fragments_after"] <= 3
     assert report["indices"].keys() >= {"terms_idx", "kind_idx"}
     assert {index["unindexed_rows"] for index in report["indices"].values()} == {0}
-    assert report["old_versions_removed"] == 0  # none is a minute old
+    assert report["old_versions_removed"] == 0  # none is ten seconds old
     assert sorted(map(fields, await everything(again, TYPED))) == sorted(map(fields, rows))
     await again.close()
 

@@ -1,7 +1,7 @@
 """Keeping a LanceDB table fast: compaction and the removal of old versions.
 
 Every commit adds a version and usually a fragment, and each of these slows every call down. Old versions of the shared
-table are kept ten minutes, since another program may be reading one; those of our own tables one minute, since our
+table are kept ten minutes, since another program may be reading one; those of our own tables ten seconds, since our
 readers begin anew on the latest. Only a purge, which must leave nothing behind, removes them at once.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Collection
     from agenthood.stores.lance.index import IndexRules
 
-COMMITS_BETWEEN_CHECKS = 8
+COMMITS_BETWEEN_CHECKS = 24
 # The last fragments are joined all the time (see `tail`); what is left adds 0.1 ms each to every call.
 FEWEST_FRAGMENTS = 16
 MOST_FRAGMENTS = 64
@@ -37,10 +37,10 @@ _FRAGMENTS_PER_ROOT_MB = 4.0
 _FEWEST_UNINDEXED, _MOST_UNINDEXED = 500, 10_000
 _UNINDEXED_SHARE = 0.1
 # 1,000 versions add 0.4 ms to every call, and what was rewritten since stays on the disk.
-_OLD_VERSIONS = (200, 1_000)
+_OLD_VERSIONS = (100, 500)
 _URGENT = 20
 KEEP_SHARED_VERSIONS = timedelta(minutes=10)
-KEEP_OWN_VERSIONS = timedelta(minutes=1)
+KEEP_OWN_VERSIONS = timedelta(seconds=10)
 _ATTEMPTS = 5
 
 
