@@ -19,11 +19,11 @@ TIE_MARGIN = 8
 
 
 def cosines(vectors: Vector, queries: Vector) -> Scores:
-    """The cosine of each vector with the query in the same row, computed in float64.
+    """The cosine of each vector with the query in the same row, or with the only one, computed in float64.
 
     Args:
         vectors: float (n, d).
-        queries: float (n, d).
+        queries: float (n, d) or (1, d).
 
     Returns:
         float64 (n,) in [-1, 1]; NaN where there is none: another program may have left zeros, NaN or infinity.
@@ -31,7 +31,8 @@ def cosines(vectors: Vector, queries: Vector) -> Scores:
     exact, wanted = vectors.astype(np.float64), queries.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         lengths = np.linalg.norm(exact, axis=1) * np.linalg.norm(wanted, axis=1)
-        found: Scores = np.clip(np.einsum("ij,ij->i", exact, wanted) / lengths, -1.0, 1.0)
+        products = np.einsum("ij,ij->i", exact, np.broadcast_to(wanted, exact.shape))
+        found: Scores = np.clip(products / lengths, -1.0, 1.0)
     found[~np.isfinite(exact).all(axis=1)] = np.nan
     return found
 

@@ -75,6 +75,13 @@ class Narrow:
 
     def __init__(self) -> None:
         self._missed: OrderedDict[tuple[str, Filter], float] = OrderedDict()
+        self._large: set[str] = set()
+
+    async def is_large(self, table: AsyncTable, collection: Collection) -> bool:
+        """Whether the table has, or had once, so many rows that looking through the nearest is worth while."""
+        if collection.name not in self._large and await table.count_rows() >= _SIFTED_FROM:
+            self._large.add(collection.name)
+        return collection.name in self._large
 
     def note(self, collection: Collection, condition: Filter, *, missed: bool) -> None:
         """Whether so many of the nearest rows did not fulfil it that others had to be searched for."""
@@ -93,7 +100,7 @@ async def search(
 ) -> list[list[Hit]]:
     """The `limit` nearest rows for each query by exact cosine, best first, ties by id."""
     wanted = asked.limit + TIE_MARGIN
-    if _may_sift(collection, queries, asked, narrow) and await table.count_rows() >= _SIFTED_FROM:
+    if _may_sift(collection, queries, asked, narrow) and await narrow.is_large(table, collection):
         (row,) = await _nearest(table, collection, queries, asked, 2 * (asked.limit + 1), None)
         sifted = _sifted(row, asked)
         narrow.note(collection, cast("Filter", asked.condition), missed=sifted is None)
@@ -151,7 +158,7 @@ async def _nearest(  # noqa: PLR0913, PLR0917  one search
         int(wanted * _SPARE) if collection.typed else wanted
     )  # what the shared table's index holds is exact
     positions, found = await _read(table, collection, queries, asked, fetched, condition)
-    scores = cosines(matrix_of(found[asked.field]), queries[positions])
+    scores = cosines(matrix_of(found[asked.field]), queries if len(queries) == 1 else queries[positions])
     records = found if asked.with_vectors else found.drop_columns([asked.field])
     return [
         _best(records, scores, np.flatnonzero(positions == position), fetched, wanted)
