@@ -1,8 +1,7 @@
 """Vector search in a LanceDB table: exact cosines, ties in order, no more than was asked for.
 
-In two steps, which together take two thirds of the time of one: the index says which rows may be the nearest, without
-reading any, and those are read by their address. An address never comes to mean another row, so what was rewritten or
-removed in between is seen as missing, and the search is begun anew.
+LanceDB's own refinement reads every candidate's vector, orders them by it, and then reads what is asked for. Here the
+candidates are read once with all of it and ordered by scores that are exact and computed anyway.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _GROWTH = 4
 # All partitions up to 800,000 rows. Of 122 partitions with real texts 100 hold 99.3 % of the ten nearest rows, 80 hold
 # 98.2 % and 50 hold 94.9 %; finer partitions do no better.
 _PROBES = 100
-# A quarter more rows are read than are wanted, for the index of our own tables knows them by rounded distances. These
+# A quarter more rows are read than are wanted, since the index of our own tables knows them by rounded distances. These
 # moved a row by 4 places in the middle, by 11 in one of 100 searches among 10,000 to 1,000,000 clustered vectors.
 _SPARE = 1.25
 # From so many rows on, and up to such a limit, the nearest rows are looked through for those that fulfil a condition:
@@ -36,7 +35,6 @@ _MOST_SIFTED = 20
 _MISSES = 0.4
 _MEMORY = 0.8
 _MOST_NARROW = 256
-_ATTEMPTS = 4
 
 
 def columns_of(collection: Collection, *, vectors: bool) -> list[str]:
@@ -157,7 +155,8 @@ async def _nearest(  # noqa: PLR0913, PLR0917  one search
     fetched = (
         int(wanted * _SPARE) if collection.typed else wanted
     )  # what the shared table's index holds is exact
-    positions, found = await _read(table, collection, queries, asked, fetched, condition)
+    found = await _read(table, collection, queries, asked, fetched, condition)
+    positions = _positions(found)
     scores = cosines(matrix_of(found[asked.field]), queries if len(queries) == 1 else queries[positions])
     records = found if asked.with_vectors else found.drop_columns([asked.field])
     return [
@@ -190,29 +189,26 @@ async def _read(  # noqa: PLR0913, PLR0917  one search
     asked: Asked,
     limit: int,
     condition: str | None,
-) -> tuple[npt.NDArray[np.intp], Any]:
-    """For each query the `limit` rows that the index takes for the nearest: of which query each is, and the rows."""
+) -> Any:  # noqa: ANN401  a pyarrow.Table
+    """For each query the `limit` rows that the index takes for the nearest."""
     # The vector searched by is needed in any case: scores are computed from it.
     columns = [*dict.fromkeys([*columns_of(collection, vectors=asked.with_vectors), asked.field])]
     # The shared table's index is l2, which for unit vectors ranks as cosine does. Where there may be others
     # cosine is asked for, which passes that index over.
     distance = "l2" if asked.unit and not collection.typed else "cosine"
-    nearest = table.query().nearest_to(list(queries)).column(asked.field).distance_type(distance).limit(limit)
+    nearest = (
+        table.query()
+        .nearest_to(list(queries))
+        .column(asked.field)
+        .distance_type(distance)
+        .select([*columns, "_distance"])
+        .limit(limit)
+    )
     if condition:  # in any partitions, or a selective one would leave too few rows
         nearest = nearest.where(condition).maximum_nprobes(0).minimum_nprobes(_PROBES)
     else:
         nearest = nearest.nprobes(_PROBES)
-    for _ in range(_ATTEMPTS):
-        named = await nearest.select(["_distance"]).with_row_id().to_arrow()
-        addresses = named["_rowid"].to_numpy()
-        there = np.unique(addresses)
-        rows = await table.take_row_ids(there.tolist()).select(columns).with_row_id().to_arrow()
-        if rows.num_rows == len(there):
-            order = np.argsort(rows["_rowid"].to_numpy())
-            return _positions(named), rows.take(order[np.searchsorted(there, addresses)])
-    # Somebody writes them all the time: in one step, which is slower and sees one version.
-    found = await nearest.select([*columns, "_distance"]).to_arrow()
-    return _positions(found), found
+    return await nearest.to_arrow()
 
 
 def _positions(found: Any) -> npt.NDArray[np.intp]:  # noqa: ANN401  a pyarrow.Table
