@@ -161,6 +161,19 @@ async def test_deltas_that_pile_up_are_rebuilt(tmp_path: Path):
         assert ranked(hits) == [("pattern:00304", 1.0)]
 
 
+async def test_what_has_grown_is_divided_anew(tmp_path: Path):
+    """`maintain` rebuilds the index of vectors where more than a few rows came since, and else only extends it."""
+    async with opened(tmp_path) as store:
+        await store.upsert(SHARED, [pattern(number) for number in range(400)])
+        await store.maintain(SHARED)
+        for more, rebuilt in ((4, False), (40, True), (0, False)):
+            count = await store.count(SHARED)
+            await store.upsert(SHARED, [pattern(count + number) for number in range(more)])
+            report = await store.maintain(SHARED)
+            assert ("vector" in report["indexed"]) is rebuilt
+            assert report["indices"]["vector_idx"]["unindexed_rows"] == 0
+
+
 async def test_the_typescript_program_computes_what_it_did(tmp_path: Path):
     """Its search (l2 by default, 20 probes, no refinement, score = 1 - distance) gives the same with the index."""
 

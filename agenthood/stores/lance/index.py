@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from agenthood.stores.lance.errors import is_conflict
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from lancedb.table import AsyncTable
 
     from agenthood.stores.base import Collection
@@ -80,17 +82,30 @@ async def create_scalar_indices(table: AsyncTable, collection: Collection) -> No
     await table.create_index("terms", config=plain, replace=True)
 
 
-async def keep_indexed(table: AsyncTable, collection: Collection, rules: IndexRules) -> list[str]:
-    """Build what the table has grown into and rebuild what has too many deltas; returns the columns indexed.
+async def keep_indexed(
+    table: AsyncTable, collection: Collection, rules: IndexRules, *, grown: Container[str] = ()
+) -> list[str]:
+    """Build what the table has grown into, and rebuild indices of vectors with too many deltas.
 
     A concurrent commit may come first; then it is left to the next time.
+
+    Args:
+        table: the table.
+        collection: what it is.
+        rules: from which sizes on it is indexed.
+        grown: names of indices that have grown so much that they are to be rebuilt too.
+
+    Returns:
+        The columns indexed.
     """
     rows = await table.count_rows()
     large = await with_vectors(table, collection) >= (
         rules.vectors_from if collection.typed else rules.shared_from
     )
     columns = [
-        column for column in vector_columns(collection) if await _due(table, column, rules, large=large)
+        column
+        for column in vector_columns(collection)
+        if await _due(table, column, rules, large=large, grown=f"{column}_idx" in grown)
     ]
     if rows >= rules.ids_from and await table.index_stats("id_idx") is None:
         columns.append("id")
@@ -118,11 +133,11 @@ def vector_columns(collection: Collection) -> tuple[str, ...]:
     return ("vector", "lexical") if collection.lexical else ("vector",)
 
 
-async def _due(table: AsyncTable, column: str, rules: IndexRules, *, large: bool) -> bool:
+async def _due(table: AsyncTable, column: str, rules: IndexRules, *, large: bool, grown: bool) -> bool:
     stats = await table.index_stats(f"{column}_idx")
     if stats is None:
         return large
-    return (stats.num_indices or 1) > rules.most_deltas
+    return grown or (stats.num_indices or 1) > rules.most_deltas
 
 
 async def _create(table: AsyncTable, collection: Collection, column: str, rules: IndexRules) -> bool:

@@ -39,6 +39,7 @@ _UNINDEXED_SHARE = 0.1
 # 1,000 versions add 0.4 ms to every call, and what was rewritten since stays on the disk.
 _OLD_VERSIONS = (100, 500)
 _URGENT = 20
+_GROWN_SHARE = 0.02
 KEEP_SHARED_VERSIONS = timedelta(minutes=10)
 KEEP_OWN_VERSIONS = timedelta(seconds=10)
 _ATTEMPTS = 5
@@ -126,8 +127,14 @@ async def maintain(table: AsyncTable, collection: Collection, rules: IndexRules)
     """Compact, index what is new, and remove versions that are old enough."""
     before = await describe(table)
     stats = await optimize(table, kept_for(collection))
-    # Whoever asks for it has the time to merge what the background would leave in parts.
-    indexed = await keep_indexed(table, collection, replace(rules, most_deltas=1))
+    # Whoever asks for it has the time to merge what the background would leave in parts, and to divide anew what has
+    # grown: an index that is only extended keeps its number of partitions.
+    grown = [
+        name
+        for name, found in before["indices"].items()
+        if found["unindexed_rows"] > _GROWN_SHARE * before["rows"]
+    ]
+    indexed = await keep_indexed(table, collection, replace(rules, most_deltas=1), grown=grown)
     after = await describe(table)
     return {
         "rows": after["rows"],
