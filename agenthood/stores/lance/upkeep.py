@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Collection
     from agenthood.stores.lance.index import IndexRules
 
-COMMITS_BETWEEN_CHECKS = 24
+COMMITS_BETWEEN_CHECKS = 16
 # The last fragments are joined all the time (see `tail`); what is left adds 0.1 ms each to every call.
 FEWEST_FRAGMENTS = 16
 MOST_FRAGMENTS = 64
