@@ -99,14 +99,14 @@ class Bar:
         """Whether it is kept."""
         return self.measured >= self.limit if self.least else self.measured <= self.limit
 
-    def row(self) -> tuple[str, str, str, str]:
-        """Cells of a table."""
+    def row(self, *, counts: bool = True) -> tuple[str, str, str, str]:
+        """Cells of a table; whether the bar is kept is left open where the figure does not count."""
         sign = ">=" if self.least else "<="
         return (
             self.what,
             figure(self.measured, self.unit),
             f"{sign} {figure(self.limit, self.unit)}",
-            "yes" if self.holds else "**no**",
+            ("yes" if self.holds else "**no**") if counts else "",
         )
 
 

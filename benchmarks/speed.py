@@ -172,7 +172,7 @@ def bars(kept: dict[str, Any]) -> str:
     """What must hold and whether it does, with a word on parts whose figures are not to be trusted."""
     parts = [name for name in PARTS if name in kept]
     rows = [
-        bar.row()
+        bar.row(counts=kept[name]["scale"] == "full")
         for name in parts
         for result in kept[name]["results"]
         for bar in Result.from_json(result).bars

@@ -64,8 +64,9 @@ async def run(texts: Path, work: Path, count: int, queries: int, *, wait: bool =
         if wait:
             progress("  waiting until the old versions may go")
             await asyncio.sleep(_VERSIONS_STAY)
-        await hood.store.maintain(hood.index.main)
-        after = await _asked(result, hood, asked, work / "single", "after `maintain` ten seconds later")
+            await hood.store.maintain(hood.index.main)
+        label = "after `maintain` ten seconds later" if wait else "the same again"
+        after = await _asked(result, hood, asked, work / "single", label)
     disk = folder_size(work / "single")
     async with _opened(work / "bulk") as hood:
         before = await _loaded(

@@ -76,8 +76,8 @@ def recall(  # noqa: PLR0913  one per option
     "learned, shared", or at a terminal after the id.
 
     The exit code is 0 whether or not a lesson is found, also where there is no store yet, where it cannot be
-    read, or where TEXT is empty, so that a recall before a run never stops the run. Only where the settings say
-    to fail closed, a store that cannot be read is an error.
+    read, or where TEXT is empty, so that a recall before a run never stops the run. Errors are settings that
+    cannot be read or used and, where they say to fail closed, a store that cannot be read.
     """
     query = _query(text)
     if not query.strip():
