@@ -15,6 +15,7 @@ from agenthood.embedding.patience import PatientEmbedder
 from agenthood.embedding.testing import HashedEmbedder
 from agenthood.errors import EmbedderUnavailableError
 from agenthood.learning import spaces
+from agenthood.records import MigrationReport
 from embedding.fake_endpoint import DIMENSION, good, hang, serve, status
 from hoods import good as well
 from hoods import opened, small
@@ -129,6 +130,17 @@ async def test_what_was_missed_is_made_up_for(tmp_path: Path, server: Server) ->
         found = await hood.recall(OTHER)
         assert (found.degraded, found.reason, found[0].text, found[0].semantic) == (False, "", OTHER, True)
         assert ((await hood.status()).pending, hood.reason) == (0, "")
+
+
+async def test_what_kept_the_index_from_being_looked_at_is_named(tmp_path: Path) -> None:
+    """Where the store could not even be looked at, that reason is given and no advice that cannot help."""
+    async with opened(tmp_path, small()) as hood:
+        space = hood.space
+        space.behind = True
+        hood.parts.catch_up.report = MigrationReport(None, complete=False, reason="permission denied")
+        assert hood.parts.catch_up.missing == "some lessons may not be found by meaning: permission denied"
+        hood.parts.catch_up.report = MigrationReport(None, remaining=3, complete=False, reason="out of time")
+        assert hood.parts.catch_up.missing.startswith("3 lessons cannot be found by meaning yet")
 
 
 async def test_learning_makes_up_for_it_too(tmp_path: Path) -> None:
