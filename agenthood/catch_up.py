@@ -47,7 +47,9 @@ class CatchUp:
         if not self._space.behind:
             return ""
         remaining = self.report.remaining if self.report is not None else 0
-        if self.report is not None and self.report.reason and not remaining:  # it did not even come to count them
+        if (
+            self.report is not None and self.report.reason and not remaining
+        ):  # it did not even come to count them
             return f"some lessons may not be found by meaning: {self.report.reason}"
         return f"{remaining or 'some'} lessons cannot be found by meaning yet: run agenthood migrate"
 

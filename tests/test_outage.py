@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 
 from agenthood.errors import InvalidInputError, StoreError, StoreUnavailableError
 from agenthood.learning.queue_file import QueueFile
+from agenthood.learning.queued import PER_EPISODE
 from agenthood.records import EvalResult
 from agenthood.stores.testing import READS, WRITES, Fault
 from agents import KEY
-from hoods import bodies, good, opened
+from hoods import bodies, good, opened, small
 from outages import DEADLINE, SOON, FaultyHood, FaultySync, left_over
 from stores.test_errors import mount, read_only
 
@@ -108,6 +109,20 @@ async def test_a_store_that_is_down_can_be_opened(tmp_path: Path, harm: Any) -> 
     await healed(hood)
     assert [lesson.evidence for lesson in await hood.lessons()] == [2]
     await hood.close()
+
+
+@pytest.mark.parametrize("harm", ["hang", "fail"])
+async def test_a_batch_is_queued_as_one_episode_is(tmp_path: Path, harm: Any) -> None:
+    """What `learn_many` does before it asks the store waits for nothing: all is queued within the deadline."""
+    async with FaultyHood(tmp_path, embedder=small()) as hood:
+        hood.faulty.break_down(Fault(harm))
+        started = time.monotonic()
+        receipts = await hood.learn_many(
+            [EvalResult(f"episode {number}", {"s": 0.9}) for number in range(50)]
+        )
+        assert time.monotonic() - started < SOON + 50 * PER_EPISODE
+        assert {receipt.status for receipt in receipts} == {"pending"}
+        hood.faulty.recover()
 
 
 async def test_closing_a_store_that_hangs(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -49,15 +49,15 @@ _log = logging.getLogger("agenthood")
 
 @dataclass(slots=True)
 class Prepared:
-    """A batch of episodes before the store is asked.
+    """A batch of episodes before the store and the embedder are asked: both have deadlines, and may be down.
 
     Attributes:
         taken_in: each episode as it is learned from, or the receipt that says why it is not.
-        embedded: their vectors; None if that is left to whoever learns.
+        words: the lexical vectors of those that are; None to compute them when they are needed.
     """
 
     taken_in: list[Intake | Receipt]
-    embedded: Embedded | None = None
+    words: Vector | None = None
 
     @property
     def intakes(self) -> list[Intake]:
@@ -135,10 +135,10 @@ class EpisodeLearner:
         ahead: asyncio.Task[Prepared] | None = None
         try:
             for number, batch in enumerate(batches):
-                prepared = await (ahead or self._prepare(batch))
-                # Taken in and embedded while this one is decided on and written, which depends on neither.
+                prepared = await (ahead or _prepare(batch))
+                # Done while this one is embedded, decided on and written, whenever that waits.
                 more = batches[number + 1 : number + 2]
-                ahead = asyncio.create_task(self._prepare(more[0])) if more else None
+                ahead = asyncio.create_task(_prepare(more[0])) if more else None
                 receipts += await self._learn_batch(prepared)
                 if on_progress is not None:
                     on_progress(len(receipts), len(results))
@@ -154,19 +154,6 @@ class EpisodeLearner:
 
     # -- one batch --------------------------------------------------------------------------------------
 
-    async def _prepare(self, results: Sequence[EvalResult]) -> Prepared:
-        """Take in and embed, giving way to others now and then."""
-        taken_in = []
-        for number, result in enumerate(results):
-            taken_in.append(take_in(result))
-            if number % _AT_A_TIME == 0:
-                await asyncio.sleep(0)
-        prepared = Prepared(taken_in)
-        # What is unexpected is met again by the attempt to learn, which knows what to do with it.
-        with suppress(Exception):
-            prepared.embedded = await self._embed(_texts(prepared.intakes))
-        return prepared
-
     async def _learn_batch(self, prepared: Prepared, seconds: float | None = None) -> list[Receipt]:
         learned = iter(await self._attempt(prepared, seconds) if prepared.intakes else ())
         return [next(learned) if isinstance(item, Intake) else item for item in prepared.taken_in]
@@ -175,14 +162,13 @@ class EpisodeLearner:
         """Learn; a receipt for each also where that fails."""
         try:
             async with in_time(seconds):
-                return await self._learn_intakes(prepared.intakes, prepared.embedded)
+                return await self._learn_intakes(prepared.intakes, prepared.words)
         except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
             return not_learned(prepared.intakes, exc)
 
-    async def _learn_intakes(self, intakes: list[Intake], embedded: Embedded | None = None) -> list[Receipt]:
+    async def _learn_intakes(self, intakes: list[Intake], words: Vector | None = None) -> list[Receipt]:
         lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
-        if embedded is None:
-            embedded = await self._embed(_texts(intakes))
+        embedded = await self._embed(_texts(intakes), words)
         async with self._store.exclusive():
             now, reads = self._clock(), GatheredReads(self._store, SHARED)
             known = Known(candidates=[[] for _ in lasting])
@@ -220,19 +206,17 @@ class EpisodeLearner:
             for one in receipts
         ]
 
-    async def _embed(self, texts: list[str]) -> Embedded:
+    async def _embed(self, texts: list[str], words: Vector | None) -> Embedded:
+        words = await _words(texts) if words is None else words
         if self._space is None:
-            return Embedded(None, await _words(texts), "no embedder is active")
+            return Embedded(None, words, "no embedder is active")
         if not texts:
-            return Embedded(np.zeros((0, self._space.space.dimension), np.float32), lexical_vectors(texts))
-        vectors, words = await asyncio.gather(self._space.embed(texts), _words(texts), return_exceptions=True)
-        if isinstance(words, BaseException):
-            raise words
-        if isinstance(vectors, EmbeddingError):
-            _log.warning("learned by exact text only, %d in number: %s", len(texts), vectors)
-            return Embedded(None, words, str(vectors))
-        if isinstance(vectors, BaseException):
-            raise vectors
+            return Embedded(np.zeros((0, self._space.space.dimension), np.float32), words)
+        try:
+            vectors = await self._space.embed(texts)
+        except EmbeddingError as exc:
+            _log.warning("learned by exact text only, %d in number: %s", len(texts), exc)
+            return Embedded(None, words, str(exc))
         if self._index is not None:
             self._index.calibration = self._space.calibration
         return Embedded(vectors, words)
@@ -332,6 +316,18 @@ class EpisodeLearner:
         except (AgenthoodError, OSError) as exc:
             # Residual memory only hints; the lesson itself is stored already.
             _log.warning("residual memory was not updated: %s", exc)
+
+
+async def _prepare(results: Sequence[EvalResult]) -> Prepared:
+    """Take in and compare wording, giving way to others now and then."""
+    taken_in = []
+    for number, result in enumerate(results):
+        taken_in.append(take_in(result))
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+    prepared = Prepared(taken_in)
+    prepared.words = await _words(_texts(prepared.intakes))
+    return prepared
 
 
 def _texts(intakes: Sequence[Intake]) -> list[str]:

@@ -113,7 +113,7 @@ class ResidualMemory:
             signals = self._file.read()
             for signal, score in checked:
                 _apply(signals, signal, score, moment)
-            self._file.write(_strongest(signals))
+            self._file.write(_strongest(signals, moment))
         return {
             signal: _weight_at(signals[signal], moment) if signal in signals else 0.0 for signal, _ in checked
         }
@@ -248,20 +248,24 @@ def _apply(signals: Signals, signal: str, score: float, at: datetime) -> None:
         signals[signal] = Stored(min(weight, 1.0), latest)
 
 
-def _strongest(signals: Signals) -> Signals:
+def _strongest(signals: Signals, moment: datetime) -> Signals:
     """At most 1,000 signals, as a file that only grows would slow every run down."""
     if len(signals) <= MAX_SIGNALS:
         return signals
-    weakest = heapq.nlargest(
-        len(signals) - MAX_SIGNALS, signals, key=lambda text: (-_strength(signals[text]), text)
-    )
+
+    def weakness(text: str) -> tuple[float, str]:
+        stored = signals[text]
+        # What is dated later than now has not faded.
+        return -_strength(stored if stored.at <= moment else stored._replace(at=moment)), text
+
+    weakest = heapq.nlargest(len(signals) - MAX_SIGNALS, signals, key=weakness)
     gone = set(weakest)
     return {text: stored for text, stored in signals.items() if text not in gone}
 
 
 @lru_cache(maxsize=2 * MAX_SIGNALS)
 def _strength(stored: Stored) -> float:
-    """What orders signals as their weights do at every moment: all fade alike, so this need not."""
+    """What orders signals as their weights do at every moment since the latest `at`: all fade alike from then on."""
     return math.log(stored.weight) - math.log(DECAY_PER_DAY) * stored.at.timestamp() / _DAY
 
 

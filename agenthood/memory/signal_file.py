@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from agenthood.files import locked, sweep_temporaries, unavailable, write_atomically
+from agenthood.formats import unstorable_reason
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -31,7 +32,7 @@ class Stored(NamedTuple):
 
 
 Signals = dict[str, Stored]
-_Mark = tuple[int, int, int]
+_Mark = tuple[int, int, int, int]
 
 
 class _Known(NamedTuple):
@@ -121,7 +122,7 @@ class SignalFile:
             return None
         except OSError as error:
             raise unavailable("read", self.path, error) from error
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size
 
     def _move_aside(self, reason: ValueError) -> None:
         number = 1
@@ -153,9 +154,12 @@ def _decode(content: bytes) -> Signals:
         document = json.loads(content)
         if document["version"] != _VERSION:
             raise ValueError(f"version {document['version']!r}")
-        return {text: _decoded(entry) for text, entry in document["signals"].items()}
+        signals = {text: _decoded(entry) for text, entry in document["signals"].items()}
     except (LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(f"not a file of signals: {error!r}") from error
+    if any(unstorable_reason(text) for text in signals):
+        raise ValueError("a signal holds NUL or a lone surrogate")
+    return signals
 
 
 def _decoded(entry: dict[str, object]) -> Stored:

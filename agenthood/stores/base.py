@@ -297,7 +297,10 @@ class VectorStore(Protocol):
         ...
 
     async def version(self, collection: Collection) -> int | None:
-        """A number that every commit which changes a record raises by one, whoever makes it.
+        """A number that every commit which changes a record raises, one of this store's own by one.
+
+        Whoever holds the write lock may compare it with what this store object said before: equal numbers mean equal
+        records. Without the lock it may come out too high while the store tidies up.
 
         None where there is no collection, or the backend keeps no such number: then nothing may be kept in memory.
         """

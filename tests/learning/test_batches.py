@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,8 +27,9 @@ from agenthood.stores.lance.store import LanceStore
 from hoods import good, opened, small
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
+    from agenthood.embedding.base import Role, Vectors
     from agenthood.engine import AsyncHood
     from agenthood.records import Lesson
 
@@ -116,7 +118,7 @@ async def test_progress_is_told_after_each_batch(tmp_path: Path) -> None:
 
 
 async def test_an_embedder_that_stops_between_batches(tmp_path: Path) -> None:
-    """The next batch is embedded while one is learned: what fails then is pending in that batch, not in this."""
+    """What it could not embed is pending in its batch, and only there."""
     embedder = small()
     async with opened(tmp_path, embedder=embedder) as hood:
         embedder.fail_after = embedder.texts_embedded + 2
@@ -129,6 +131,32 @@ async def test_an_embedder_that_stops_between_batches(tmp_path: Path) -> None:
         await hood.migrate()
         assert len(await hood.lessons()) == 5
         assert not (await hood.status()).pending
+
+
+class Blocking(HashedEmbedder):
+    """Computes where it is called, as a model without a thread of its own does, and takes its time once it is slow."""
+
+    slow = False
+
+    async def embed(self, texts: Sequence[str], *, role: Role = "document") -> Vectors:
+        """As `HashedEmbedder`, slowly."""
+        time.sleep(0.1 * len(texts) * self.slow)  # noqa: ASYNC251  that is what it is for
+        return await super().embed(texts, role=role)
+
+
+async def test_an_embedder_that_blocks_the_loop_is_not_taken_for_a_slow_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deadline is for the store: while a batch is written, no embedder keeps its answer from being heard."""
+    monkeypatch.setenv("AGENTHOOD_DEADLINE", "0.4")
+    embedder = Blocking(dimension=16)
+    async with opened(tmp_path, embedder=embedder) as hood:
+        embedder.slow = True
+        hood.learner._batch_size = 10
+        receipts = await hood.learn_many(
+            [good(f"{number} ways to retry {number} uploads") for number in range(40)]
+        )
+        assert {receipt.status for receipt in receipts} <= {"stored", "merged"}
 
 
 async def test_giving_up_leaves_nothing_running(tmp_path: Path) -> None:

@@ -148,6 +148,15 @@ def test_a_thousand_strongest_are_kept(memory: ResidualMemory) -> None:
     assert [kept[0].text, kept[-1].text, len(kept)] == ["s1199", "s0200", 1_000]
 
 
+def test_what_is_dated_later_counts_as_it_is_now(memory: ResidualMemory, clock: Clock) -> None:
+    """A thousand weak signals dated a year ahead do not push out a strong one of today."""
+    later = clock() + timedelta(days=400)
+    memory.record_many([(f"weak {number}", 0.2) for number in range(1_000)], at=later)
+    memory.record("strong", 1.0)
+    active = memory.get_active()
+    assert (active[0].text, len(active)) == ("strong", 1_000)
+
+
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), 1.01, -1.01, True, "0.5", None])
 def test_other_scores_are_refused(memory: ResidualMemory, path: Path, score: float) -> None:
     """A score that is no finite number in [-1, 1] is refused, and with it the whole batch."""

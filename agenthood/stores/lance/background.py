@@ -1,8 +1,8 @@
 """Upkeep of a LanceDB table beside the work: begun by a commit now and then, waited for when the store closes.
 
-The last fragments are joined at once. A compaction keeps writers out, so it waits for a moment in which nobody of this
-process writes, unless it is urgent. One of a large table takes too long for that: it is done beside the writers, and
-another time if one comes first.
+The last fragments of a table of our own are joined at once. A compaction keeps writers out, so it waits for a moment in
+which nobody of this process writes, unless it is urgent. One of a large table takes too long for that: it is done
+beside the writers, and another time if one comes first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from agenthood.errors import StoreError
 from agenthood.stores.lance.errors import translated
 from agenthood.stores.lance.index import keep_indexed
-from agenthood.stores.lance.tail import JOINED_FROM, join_tail
+from agenthood.stores.lance.tail import HEAVY_JOINED_FROM, JOINED_FROM, join_tail
 from agenthood.stores.lance.upkeep import COMMITS_BETWEEN_CHECKS, Condition, Need, compact, condition_of
 
 if TYPE_CHECKING:
@@ -75,17 +75,20 @@ class BackgroundUpkeep:
         self._closing.clear()
 
     async def _keep_up(self, collection: Collection) -> None:
+        work = partial(compact, collection=collection)
         try:
             found = await self._once_quiet(collection, await self._joined(collection))
+            grown = found.rows > _GROWN * self._seen_to.get(collection.name, 0)
+            if not found.need and not grown:
+                return
             async with self._tables.exclusive():  # a compaction that loses to a writer was for nothing
                 if found.need and not found.heavy:
-                    await self._rewritten(collection, partial(compact, collection=collection))
+                    await self._rewritten("compacting", collection, work)
             if found.need and found.heavy:
                 async with self._tables.indexing():  # only a purge waits for that
-                    await self._tables.run("compacting", collection, partial(compact, collection=collection))
-            if found.need or found.rows > _GROWN * self._seen_to.get(collection.name, 0):
-                await self._index(collection)
-                self._seen_to[collection.name] = found.rows
+                    await self._tables.run("compacting", collection, work)
+            await self._index(collection)
+            self._seen_to[collection.name] = found.rows
         except StoreError as exc:  # what was to be written is written, and the next commit tries again
             _log.warning("%s", exc)
 
@@ -97,16 +100,18 @@ class BackgroundUpkeep:
                 await keep_indexed(table, collection, self._rules)
 
     async def _joined(self, collection: Collection) -> Condition:
-        """Join the last fragments if there are many, which takes so little time that nobody is waited for."""
+        """Join the last fragments of a table of our own if there are many, which is worth a short wait."""
         found = await self._look(collection)
-        if found.fragments < JOINED_FROM:
+        ours = collection.typed or collection.scoped
+        if not ours or found.fragments < (HEAVY_JOINED_FROM if found.heavy else JOINED_FROM):
             return found
         async with self._tables.exclusive():
-            await self._rewritten(collection, partial(join_tail, bytes_per_row=found.bytes_per_row))
+            work = partial(join_tail, bytes_per_row=found.bytes_per_row)
+            await self._rewritten("joining fragments of", collection, work)
         return await self._look(collection)
 
     async def _rewritten(
-        self, collection: Collection, work: Callable[[AsyncTable], Awaitable[object]]
+        self, doing: str, collection: Collection, work: Callable[[AsyncTable], Awaitable[object]]
     ) -> None:
         """Do what changes no record, under the write lock, and tell of it."""
 
@@ -115,7 +120,7 @@ class BackgroundUpkeep:
             await work(table)
             return before, await table.version()
 
-        self._rewrote(collection, *await self._tables.run("compacting", collection, watched))
+        self._rewrote(collection, *await self._tables.run(doing, collection, watched))
 
     async def _look(self, collection: Collection) -> Condition:
         folder = self._tables.folder(collection)

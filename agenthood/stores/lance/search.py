@@ -29,7 +29,8 @@ _PROBES = 100
 # moved a row by 4 places in the middle, by 11 in one of 100 searches among 10,000 to 1,000,000 clustered vectors.
 _SPARE = 1.25
 # From so many rows on, and up to such a limit, the nearest rows are looked through for those that fulfil a condition:
-# somewhat more than twice as many. That is given up where it misses more often than it is worth.
+# somewhat more than twice as many. At 100,000 rows that saves 3 ms and, where too few fulfil it, costs a search of 5
+# more, so it is given up for a condition that misses in two of five, the latest counting most.
 _SIFTED_FROM = 10_000
 _MOST_SIFTED = 20
 _MISSES = 0.4
@@ -68,12 +69,21 @@ class Asked:
     with_vectors: bool
 
 
-class Narrow:
-    """Conditions that few rows fulfil, as found out by searching: the least recently met are forgotten."""
+class SearchExperience:
+    """What searching has told of collections: which are large, and which conditions few of the nearest rows fulfil.
+
+    Of the conditions the least recently met are forgotten.
+    """
 
     def __init__(self) -> None:
         self._missed: OrderedDict[tuple[str, Filter], float] = OrderedDict()
         self._large: set[str] = set()
+
+    def forget(self, name: str) -> None:
+        """The collection of this name is gone."""
+        self._large.discard(name)
+        for key in [key for key in self._missed if key[0] == name]:
+            del self._missed[key]
 
     async def is_large(self, table: AsyncTable, collection: Collection) -> bool:
         """Whether the table has, or had once, so many rows that looking through the nearest is worth while."""
@@ -88,36 +98,53 @@ class Narrow:
         if len(self._missed) > _MOST_NARROW:
             self._missed.popitem(last=False)
 
-    def holds(self, collection: Collection, condition: Filter) -> bool:
+    def is_narrow(self, collection: Collection, condition: Filter) -> bool:
         """Whether it was missed so often lately that it is not worth another try."""
         return self._missed.get((collection.name, condition), 0.0) > _MISSES
 
 
+@dataclass(frozen=True, slots=True)
+class _Nearest:
+    """The nearest rows of one query, best first, ties by id.
+
+    Attributes:
+        hits: the rows.
+        complete: whether there are no others.
+    """
+
+    hits: list[Hit]
+    complete: bool
+
+    def settles(self, hits: list[Hit], limit: int) -> bool:
+        """Whether the `limit` best are among `hits`, which are some of these: no row beyond ties with the last."""
+        return self.complete or (len(hits) >= limit and apart(hits[limit - 1], self.hits[-1]))
+
+
 async def search(
-    table: AsyncTable, collection: Collection, queries: Vector, asked: Asked, narrow: Narrow
+    table: AsyncTable, collection: Collection, queries: Vector, asked: Asked, experience: SearchExperience
 ) -> list[list[Hit]]:
     """The `limit` nearest rows for each query by exact cosine, best first, ties by id."""
     wanted = asked.limit + TIE_MARGIN
-    if _may_sift(collection, queries, asked, narrow) and await narrow.is_large(table, collection):
+    if _may_sift(collection, queries, asked, experience) and await experience.is_large(table, collection):
         (row,) = await _nearest(table, collection, queries, asked, 2 * (asked.limit + 1), None)
         sifted = _sifted(row, asked)
-        narrow.note(collection, cast("Filter", asked.condition), missed=sifted is None)
+        experience.note(collection, cast("Filter", asked.condition), missed=sifted is None)
         if sifted is not None:
             return [sifted]
     while True:
         rows = await _nearest(table, collection, queries, asked, wanted, asked.selected)
-        if all(row.all or _settled(row.hits, row, asked.limit) for row in rows):
+        if all(row.settles(row.hits, asked.limit) for row in rows):
             return [row.hits[: asked.limit] for row in rows]
         wanted *= _GROWTH
 
 
-def _may_sift(collection: Collection, queries: Vector, asked: Asked, narrow: Narrow) -> bool:
+def _may_sift(collection: Collection, queries: Vector, asked: Asked, experience: SearchExperience) -> bool:
     return (
         asked.condition is not None
         and collection.typed
         and len(queries) == 1
         and asked.limit <= _MOST_SIFTED
-        and not narrow.holds(collection, asked.condition)
+        and not experience.is_narrow(collection, asked.condition)
     )
 
 
@@ -127,20 +154,7 @@ def _sifted(row: _Nearest, asked: Asked) -> list[Hit] | None:
     An index looks at every row's bit of a condition, which at 100,000 rows takes longer than the rest of the search.
     """
     fitting = [hit for hit in row.hits if matches(hit.record, cast("Filter", asked.condition))]
-    return fitting[: asked.limit] if row.all or _settled(fitting, row, asked.limit) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Nearest:
-    """The nearest rows of one query, best first, ties by id, and whether there are no others."""
-
-    hits: list[Hit]
-    all: bool
-
-
-def _settled(hits: list[Hit], row: _Nearest, limit: int) -> bool:
-    """Whether no row that was left out ties with the last of these hits that is wanted."""
-    return len(hits) >= limit and apart(hits[limit - 1], row.hits[-1])
+    return fitting[: asked.limit] if row.settles(fitting, asked.limit) else None
 
 
 async def _nearest(  # noqa: PLR0913, PLR0917  one search
@@ -152,9 +166,8 @@ async def _nearest(  # noqa: PLR0913, PLR0917  one search
     condition: str | None,
 ) -> list[_Nearest]:
     """The `wanted` nearest rows of each query that fulfil `condition`."""
-    fetched = (
-        int(wanted * _SPARE) if collection.typed else wanted
-    )  # what the shared table's index holds is exact
+    # What the shared table's index holds is exact.
+    fetched = int(wanted * _SPARE) if collection.typed else wanted
     found = await _read(table, collection, queries, asked, fetched, condition)
     positions = _positions(found)
     scores = cosines(matrix_of(found[asked.field]), queries if len(queries) == 1 else queries[positions])

@@ -34,7 +34,7 @@ from agenthood.stores.lance.health import told
 from agenthood.stores.lance.index import DEFAULT_RULES, IndexRules
 from agenthood.stores.lance.purge import purge
 from agenthood.stores.lance.rows import newest, to_table
-from agenthood.stores.lance.search import Asked, Narrow, columns_of, search
+from agenthood.stores.lance.search import Asked, SearchExperience, columns_of, search
 from agenthood.stores.lance.sql import compile_filter, only_ids
 from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
 from agenthood.stores.lance.versions import Versions
@@ -71,7 +71,7 @@ class LanceStore:
         self._background = BackgroundUpkeep(self._tables, index_rules, rewrote=self._rewrote)
         self._superseded = Superseded()
         self._versions = Versions()
-        self._narrow = Narrow()
+        self._learned = SearchExperience()
 
     # -- collections ------------------------------------------------------------------------------------
 
@@ -91,6 +91,7 @@ class LanceStore:
         """See `VectorStore.drop_collection`."""
         await self._tables.drop(name)
         self._versions.dropped(name)
+        self._learned.forget(name)
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -117,9 +118,9 @@ class LanceStore:
             # Under the lock, so that a compaction beside it is not for nothing.
             async with self.exclusive():
                 version = await self._tables.run("writing to", collection, write)
+                if version is not None:
+                    version = self._versions.told(collection, version)
             self._background.after_commit(collection)
-        if version is not None:
-            version = self._versions.told(collection, version)
         return UpsertResult(len(valid), rejected, version)
 
     async def delete(self, collection: Collection, ids: Sequence[str]) -> int:
@@ -229,7 +230,7 @@ class LanceStore:
         async def read(table: AsyncTable) -> list[list[Hit]]:
             selected = await self._selection(collection, table, condition)
             asked = Asked(field, condition, selected, limit, unit=unit, with_vectors=with_vectors)
-            return await search(table, collection, queries, asked, self._narrow)
+            return await search(table, collection, queries, asked, self._learned)
 
         return await self._tables.run("searching", collection, read)
 
@@ -291,9 +292,9 @@ class LanceStore:
 
     def _rewrote(self, collection: Collection, before: int, after: int) -> None:
         """Upkeep under the write lock led from one version to another."""
-        self._versions.rewritten(collection, before, after)
-        if after == before + 1:
-            self._superseded.none_added(collection, after)
+        # In the shared table it may have been another program, which takes no lock.
+        if collection.typed or collection.scoped:
+            self._versions.rewritten(collection, before, after)
 
     # -- upkeep -----------------------------------------------------------------------------------------
 

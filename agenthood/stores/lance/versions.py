@@ -25,10 +25,8 @@ class Versions:
         return number
 
     def rewritten(self, collection: Collection, before: int, after: int) -> None:
-        """Upkeep under the write lock led from LanceDB's version `before` to `after`."""
-        # Another program, which takes no lock, may have come in between in the shared table.
-        if collection.typed or collection.scoped or after == before + 1:
-            self._shifts[collection.name] = self._shifts.get(collection.name, 0) - (after - before)
+        """Upkeep under the write lock led from LanceDB's version `before` to `after` of a table of our own."""
+        self._shifts[collection.name] = self._shifts.get(collection.name, 0) - (after - before)
 
     def dropped(self, name: str) -> None:
         """The table is gone, and LanceDB numbers the next one of that name from 1 again."""

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 IDS_PER_LOOKUP = 2_000
 
-_UNCHANGED = " AND ".join(
-    f"(target.{name} = source.{name} OR (target.{name} IS NULL AND source.{name} IS NULL))"
-    for name in ("content", "metadata", "created_at")
-)
-
 
 def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """`ids` in parts that fit into one condition."""
@@ -57,19 +52,6 @@ async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:
             await delete_rows(table, await superseded(table, one_of("id", part)))
         return None
     version: int = result.version
-    return version
-
-
-async def rewrite(table: AsyncTable, rows: Any) -> int:  # noqa: ANN401  a pyarrow.Table
-    """Write `rows`, which were just read, anew in one fragment and one commit, byte for byte.
-
-    What another program changed or removed meanwhile stays as that left it.
-
-    Returns:
-        The version this made.
-    """
-    merging = table.merge_insert("id").when_matched_update_all(where=_UNCHANGED)
-    version: int = (await merging.use_index(False).execute(rows, on_bad_vectors="null")).version
     return version
 
 
