@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import lancedb
-import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,40 +104,17 @@ async def test_a_cut_fragment_is_left_alone(tmp_path: Path):
     assert await table.count_rows(first) == 20
 
 
-async def test_another_programs_new_vectors_stay(tmp_path: Path):
-    """The shared table is written by a program that takes no lock: what it replaces beside single writes is kept."""
-    store = LanceStore(tmp_path)
-    await store.upsert(SHARED, [record("first", vector=unit(0))])
-    table = await _table(tmp_path, SHARED.name)
-    schema = await table.schema()
-    written = {}
-
-    async def replace(number: int) -> None:
-        # Only the vector is new, as when that program embeds anew what it knows.
-        id_ = f"theirs {number % 20}"
-        written[id_] = unit(number)
-        row = {"id": id_, "vector": unit(number), "content": id_, "metadata": "{}", "created_at": "2026"}
-        await table.checkout_latest()
-        await table.delete(f"id = '{id_}'")
-        await table.add(pa.Table.from_pylist([row], schema=schema))
-        await asyncio.sleep(0.01)  # without a pause LanceDB's own retries come to an end
-
-    async def learn() -> None:
-        for number in range(120):
-            await store.upsert(SHARED, [record(f"ours {number}", vector=unit(number))])
-
-    learning, number = asyncio.create_task(learn()), 0
-    while not learning.done():
-        await replace(number)
-        number += 1
-    await learning
-    await store.close()
-    again = LanceStore(tmp_path)
-    found = await again.get(SHARED, [*written, *(f"ours {number}" for number in range(120))], vectors=True)
-    assert len(found) == len(written) + 120
-    for id_, vector in written.items():
-        assert np.array_equal(found[id_].vector, vector), id_
-    await again.close()
+async def test_only_tables_of_our_own_are_joined(tmp_path: Path):
+    """The shared table is written by a program that takes no lock: what it replaces meanwhile would be written over."""
+    for collection, joined in ((SHARED, False), (TYPED, True)):
+        store = LanceStore(tmp_path / collection.name)
+        for number in range(12):
+            row = full(number) if collection.typed else record(f"r{number}", vector=unit(number))
+            await store.upsert(collection, [row])
+        await store._background._joined(collection)
+        table = await _table(tmp_path / collection.name, collection.name)
+        assert (len(await _fragments(table)) < 12) is joined
+        await store.close()
 
 
 async def test_single_writes_leave_few_fragments(tmp_path: Path):
