@@ -92,7 +92,7 @@ async def condition_of(
         _need(fragments, bearable, min(MOST_FRAGMENTS, 2 * bearable)),
         _need(await _unindexed(table, collection), unindexed, _URGENT_UNINDEXED * unindexed),
         _need(
-            await asyncio.to_thread(_removable, folder, kept_for(collection)),
+            _removable(folder, kept_for(collection)),
             _OLD_VERSIONS,
             _URGENT_OLD_VERSIONS,
         ),
