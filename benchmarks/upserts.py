@@ -73,8 +73,8 @@ async def run(texts: Path, work: Path, count: int, queries: int, *, wait: bool =
     async with _opened(work / "bulk") as hood:
         await _loaded(result, hood, records, range(total), asked, work, "the same rows, loaded at once")
     after, before = await _alternately(work, asked)
-    for label, times in (("written one by one", after), ("loaded at once", before)):
-        result.rows.append((f"look-up, opened anew, in turns, {label}", ms(times.p50), ms(times.p95), ""))
+    for label, found in (("written one by one", after), ("loaded at once", before)):
+        result.rows.append((f"look-up, opened anew, in turns, {label}", ms(found.p50), ms(found.p95), ""))
     _report(result, times, before, after, watch.seconds)
     result.figures |= {"disk.maintained": disk, "disk.bulk": folder_size(work / "bulk")}
     _raw(result, points, work, count)
