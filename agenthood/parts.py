@@ -206,37 +206,21 @@ def assembled(  # noqa: PLR0913  what parts are made of
         if scope is not None:  # of what scopes share nothing is for the TypeScript program, which knows none
             index.use(None)
         residual = ResidualMemory(files / "residual.json", clock=clock)
+        # What waits for one store must not be learned in another, which a typo may name.
+        queue = QueueFile(files_of(scope, folder / settings.store.folder) / "queue.jsonl")
         learner = QueuedLearner(
-            guarded,
-            # What waits for one store must not be learned in another, which a typo may name.
-            queue=QueueFile(files_of(scope, folder / settings.store.folder) / "queue.jsonl"),
-            closed=closed,
-            index=index,
-            space=space,
-            residual=residual,
-            threshold=settings.merge_threshold,
-            clock=clock,
-        )
+            guarded, queue=queue, closed=closed, index=index, space=space, residual=residual,
+            threshold=settings.merge_threshold, clock=clock,
+        )  # fmt: skip
         layers = [(guarded, index)] if shared is None else [(guarded, index), (shared.store, shared.index)]
         catch_up = CatchUp(space, partial(migration.reindex_layers, layers, space))
         recaller = Recaller(guarded, index, space, clock=clock)
         # The records of a scope may be elsewhere, so that nothing else has made its directory.
         uses = UseLog(files / "uses.jsonl", clock=clock, make_folder=scope is not None)
         return Parts(
-            scope,
-            guarded,
-            space,
-            index,
-            residual,
-            learner,
-            recaller,
-            catch_up,
-            uses,
-            settings,
-            clock,
-            closed,
-            shared,
-        )
+            scope, guarded, space, index, residual, learner, recaller, catch_up, uses,
+            settings, clock, closed, shared,
+        )  # fmt: skip
 
     own, *shared = layers_of(scope, settings)
     return layer(own, layer(shared[0]) if shared else None)

@@ -154,7 +154,7 @@ class HttpEmbedder:
             async with asyncio.TaskGroup() as group:
                 for start in range(0, len(rows), self._batch_size):
                     group.create_task(self._fill(out, rows[start : start + self._batch_size], ready))
-        except BaseExceptionGroup as errors:
+        except BaseExceptionGroup as errors:  # the first of them is raised below
             failure = errors.exceptions[0]
         if failure is not None:  # raised out here, so that the group does not become its context
             raise failure

@@ -71,7 +71,7 @@ class LanceStore:
         self._background = BackgroundUpkeep(self._tables, index_rules, rewrote=self._rewrote)
         self._superseded = Superseded()
         self._versions = Versions()
-        self._learned = SearchExperience()
+        self._experience = SearchExperience()
 
     # -- collections ------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class LanceStore:
         """See `VectorStore.drop_collection`."""
         await self._tables.drop(name)
         self._versions.dropped(name)
-        self._learned.forget(name)
+        self._experience.forget(name)
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class LanceStore:
         async def read(table: AsyncTable) -> list[list[Hit]]:
             selected = await self._selection(collection, table, condition)
             asked = Asked(field, condition, selected, limit, unit=unit, with_vectors=with_vectors)
-            return await search(table, collection, queries, asked, self._learned)
+            return await search(table, collection, queries, asked, self._experience)
 
         return await self._tables.run("searching", collection, read)
 

@@ -91,11 +91,7 @@ async def condition_of(
     need = max(
         _need(fragments, bearable, min(MOST_FRAGMENTS, 2 * bearable)),
         _need(await _unindexed(table, collection), unindexed, _URGENT_UNINDEXED * unindexed),
-        _need(
-            _removable(folder, kept_for(collection)),
-            _OLD_VERSIONS,
-            _URGENT_OLD_VERSIONS,
-        ),
+        _need(_removable(folder, kept_for(collection)), _OLD_VERSIONS, _URGENT_OLD_VERSIONS),
     )
     return Condition(
         need, megabytes > rules.heavy_from_mb, rows, fragments, stats["total_bytes"] / max(1, rows)

@@ -174,7 +174,7 @@ class Connections:
                 await connection.begin(*opening)
             except OperationalError:
                 connection.drop()
-            except BaseException:
+            except BaseException:  # also a cancellation: its state is unknown then
                 connection.drop()
                 loop.drop_idle()  # if one hangs, so would the next
                 raise
@@ -183,7 +183,7 @@ class Connections:
         connection = await self.connect()
         try:
             await connection.begin(*opening)
-        except BaseException:
+        except BaseException:  # also a cancellation: nobody has it yet
             connection.drop()
             raise
         return connection
@@ -210,7 +210,7 @@ class Connections:
         try:
             _check_encoding(raw.info.parameter_status("server_encoding"), self.address)
             extension = await bounded(register_vectors(raw), max(0.0, until - time.monotonic()), raw)
-        except BaseException:
+        except BaseException:  # also a cancellation: nobody has it yet
             raw.pgconn.finish()
             raise
         return Connection(raw, self.address.timeout, extension)

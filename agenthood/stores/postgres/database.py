@@ -113,7 +113,7 @@ class Database:
             return  # the policies hold for this user, though it owns the tables
         try:
             await self._make_role(connection, grant=not superuser)
-        except Exception as exc:
+        except Exception as exc:  # the driver loads late; what is not known is raised
             if state_of(exc)[:2] not in {"42", "28", "0L", "0P"}:
                 raise
             self.wall = (
@@ -150,7 +150,7 @@ class Database:
         for attempt in range(ATTEMPTS):
             try:
                 await connection.script(script)
-            except Exception as exc:
+            except Exception as exc:  # the driver loads late; what is not known is raised
                 if state_of(exc) in MADE_MEANWHILE:
                     return
                 if "concurrently updated" not in str(exc) or attempt == ATTEMPTS - 1:
@@ -174,7 +174,7 @@ class Database:
                 try:
                     yield connection
                     await connection.script("commit")
-                except BaseException:
+                except BaseException:  # also a cancellation: none leaves a transaction open
                     await connection.rollback()
                     raise
 

@@ -45,7 +45,7 @@ class PostgresLock(ReentrantLock):
                 await self._polled(connection, self._name(scope) + ":next", scope, deadline, _LONGEST_WAIT)
                 await self._polled(connection, self._name(scope), scope, deadline, _LONGEST_WAIT_AS_NEXT)
                 await give_back(connection, self._name(scope) + ":next")
-            except BaseException:
+            except BaseException:  # also a cancellation: nobody else would give it back
                 connection.drop()
                 raise
 

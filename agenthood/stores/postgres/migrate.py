@@ -189,7 +189,7 @@ async def _apply(connection: Connection, schema: str, migration: Migration) -> N
             [migration.version, migration.name, migration.sha256],
         )
         await connection.script("commit")
-    except BaseException as exc:
+    except BaseException as exc:  # also a cancellation: none leaves it half done
         await connection.rollback()
         if hasattr(exc, "sqlstate"):
             raise StoreError(

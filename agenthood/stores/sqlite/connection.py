@@ -135,7 +135,7 @@ def _open(  # noqa: PLR0913  how to open, and whom to tell
         if create and connection.pragma("journal_mode") != "wal":
             connection.pragma("journal_mode", "wal")
         found = os.stat(name)  # noqa: PTH116  as given to SQLite
-    except BaseException:
+    except BaseException:  # also an interruption: nobody has it yet
         trouble.system_errno = connection.system_errno
         connection.close()
         raise
@@ -150,7 +150,7 @@ def _open_unchanging(apsw: Any, path: Path, trouble: Trouble) -> Opened | None: 
     try:
         _prepare(connection)
         there = _is_ours(connection, str(path))
-    except BaseException:
+    except BaseException:  # also an interruption: nobody has it yet
         trouble.system_errno = connection.system_errno
         connection.close()
         raise

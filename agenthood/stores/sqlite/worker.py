@@ -103,7 +103,7 @@ class Session:
         job.attach(connection)
         try:
             return work(connection, job)
-        except Exception:
+        except Exception:  # whatever it was, it is raised with what the system said
             self.trouble.system_errno = connection.system_errno
             raise
         finally:
