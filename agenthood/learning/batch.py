@@ -20,7 +20,7 @@ from agenthood.memory.episodic import episode_record
 from agenthood.records import Lesson, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.intake import Intake
@@ -111,16 +111,26 @@ class Batch:
         restored: ids of the archived lessons that were learned again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what one batch is decided on
         self,
         known: Known,
         embedded: Embedded,
         index: EmbeddingIndex | None,
+        lasting: Sequence[Lasting],
         *,
         threshold: float,
         now: datetime,
     ) -> None:
-        """Args: what is `known`, the `embedded` episodes, the `index`, the match `threshold`, the time `now`."""
+        """Put together what is decided on.
+
+        Args:
+            known: what the store holds.
+            embedded: the vectors of the episodes something is learned from.
+            index: the pattern index; None to match by exact text only.
+            lasting: these episodes.
+            threshold: match score in [0, 1], inclusive.
+            now: the time of the batch.
+        """
         self.now = now
         self.changed: dict[str, Lesson] = {}
         self.episodes: list[Record] = []
@@ -133,7 +143,10 @@ class Batch:
         self._entries: list[tuple[int, IndexEntry]] = []
         self._added: AddedLessons | None = None
         if index is not None and embedded.semantic is not None and not known.reason:
-            self._added = AddedLessons(embedded.semantic, embedded.words, index.calibration, threshold)
+            self._added = AddedLessons(
+                [one.episode for one in lasting], [one.fields for one in lasting],
+                embedded.semantic, embedded.words, index.calibration, threshold,
+            )  # fmt: skip
 
     def decide(self, intake: Intake, episode_id: str) -> Receipt:
         """Record the episode and merge it into a lesson, make one of it, or learn nothing from it.
@@ -198,20 +211,16 @@ class Batch:
             for candidate in self._known.candidates[case.position]
             if (id_ := self._known.live_lesson(candidate)) is not None
         ]
-        scored += self._added.similar(case.position, case.intake.fields)
+        scored += self._added.similar(case.position)
         # Another text under the same hash is a lesson of its own, however alike the two are.
-        keys = rules.candidate_keys(case.intake.pattern)
-        own = {lesson_id(case.intake.kind, key) for key in keys}
-        scored = [(score, id_) for score, id_ in scored if score >= self._threshold and id_ not in own]
-        scored = [
-            (score, id_)
-            for score, id_ in scored
-            if not are_distinct(case.intake.episode, self._known.lessons[id_].text)
-        ]
-        if not scored:
-            return None, 0.0
-        score, id_ = min(scored, key=lambda pair: (-pair[0], pair[1]))
-        return self._known.lessons[id_], score
+        own = {lesson_id(case.intake.kind, key) for key in rules.candidate_keys(case.intake.pattern)}
+        for score, id_ in sorted(scored, key=lambda pair: (-pair[0], pair[1])):
+            if score < self._threshold:
+                break
+            lesson = self._known.lessons[id_]
+            if id_ not in own and not are_distinct(case.intake.episode, lesson.text):
+                return lesson, score
+        return None, 0.0
 
     def _merge(self, case: _Case, known: Lesson, similarity: float) -> Receipt:
         intake = case.intake
@@ -250,7 +259,7 @@ class Batch:
     def _index_later(self, case: _Case, lesson: Lesson) -> str:
         """Index the case as `lesson` when the batch is written; why that will not do for meaning, or ""."""
         if self._added is not None:
-            self._added.add(case.position, case.intake.fields, lesson.id)
+            self._added.add(case.position, lesson.id)
         self._entries.append((case.position, IndexEntry.of(lesson)))
         missing = "" if self._index is not None else "no embedder is active"
         return self._embedded.reason or self._known.reason or missing

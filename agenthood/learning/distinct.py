@@ -12,7 +12,7 @@ import re
 
 from agenthood.embedding.keywords import terms
 
-_SHARED = 0.5
+SHARED_TERMS = 0.5
 """Share of the terms of both texts, the signs aside, that must be common for the signs to count."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -79,7 +79,7 @@ def are_distinct(first: str, second: str) -> bool:
     """
     if first == second or not _same_words(first, second):
         return False
-    numbers = [sorted(_NUMBER.findall(text)) for text in (first, second)]
+    numbers = [numbers_in(text) for text in (first, second)]
     if all(numbers) and numbers[0] != numbers[1]:
         return True
     words = [_words(text) for text in (first, second)]
@@ -91,9 +91,19 @@ def are_distinct(first: str, second: str) -> bool:
     return _reordered(first, second, words)
 
 
+def numbers_in(text: str) -> tuple[str, ...]:
+    """The numbers that `text` names, as they are written, sorted, with repetitions."""
+    return tuple(sorted(_NUMBER.findall(text)))
+
+
+def common_terms(text: str) -> frozenset[str]:
+    """The search terms of `text` without the signs: what two texts must share for the signs to count."""
+    return frozenset(terms(_SIGN.sub(" ", text.lower())))
+
+
 def _same_words(first: str, second: str) -> bool:
-    one, other = (set(terms(_SIGN.sub(" ", text.lower()))) for text in (first, second))
-    return len(one & other) >= _SHARED * len(one | other)
+    one, other = common_terms(first), common_terms(second)
+    return len(one & other) >= SHARED_TERMS * len(one | other)
 
 
 def _words(text: str) -> list[str]:

@@ -6,16 +6,18 @@ it wrote; every other commit, also another process's, makes the next look-up rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from agenthood.learning.numbered import UNREAD, NumberedTexts
 from agenthood.stores.base import LEXICAL_DIMENSION, TYPED_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from agenthood.learning.numbered import Slots
     from agenthood.stores.base import Collection, Matrix, Record, Vector, VectorStore
 
 Owner: TypeAlias = tuple[str | None, ...]
@@ -29,24 +31,38 @@ _FEW_IN_A_ROW = 4
 _LEAST_ROOM = 8
 
 
-class _Group:
-    """The vectors of one owner, with room for more."""
+class Group:
+    """The vectors of one owner, with room for more.
+
+    Attributes:
+        ids: of its patterns.
+    """
 
     def __init__(self, ids: list[str], vectors: Vector) -> None:
+        """Args: the `ids` of n patterns and their `vectors`, float32 (n, d)."""
         self.ids = ids
         self._vectors = vectors
+        self._slots = np.full(len(ids), UNREAD)
 
     @property
     def vectors(self) -> Vector:
         """float32 (n, d)."""
         return self._vectors[: len(self.ids)]
 
+    @property
+    def slots(self) -> Slots:
+        """int64 (n,): the slots of their texts among those read, `UNREAD` for the others; to be written to."""
+        return self._slots[: len(self.ids)]
+
     def add(self, id_: str, vector: Vector) -> None:
+        """Add a pattern, whose text is unread."""
         count = len(self.ids)
         if count == len(self._vectors):
-            room = np.zeros((max(_LEAST_ROOM, count), vector.shape[0]), dtype=np.float32)
+            more = max(_LEAST_ROOM, count)
+            room = np.zeros((more, vector.shape[0]), dtype=np.float32)
             self._vectors = np.concatenate([self._vectors, room])
-        self._vectors[count] = vector
+            self._slots = np.concatenate([self._slots, np.full(more, UNREAD)])
+        self._vectors[count], self._slots[count] = vector, UNREAD
         self.ids.append(id_)
 
     def drop(self, id_: str) -> None:
@@ -55,6 +71,7 @@ class _Group:
         if last != id_:
             self.ids[position] = last
             self._vectors[position] = self._vectors[len(self.ids)]
+            self._slots[position] = self._slots[len(self.ids)]
 
 
 class GroupedVectors:
@@ -66,7 +83,7 @@ class GroupedVectors:
         for row, owner in enumerate(matrix.owners):
             rows.setdefault(owner, []).append(row)
         self._groups = {
-            owner: _Group([matrix.ids[row] for row in some], matrix.vectors[some])
+            owner: Group([matrix.ids[row] for row in some], matrix.vectors[some])
             for owner, some in rows.items()
         }
         self._owners = dict(zip(matrix.ids, matrix.owners, strict=True))
@@ -75,14 +92,12 @@ class GroupedVectors:
     def __len__(self) -> int:
         return len(self._owners)
 
-    def of(self, owner: Owner) -> tuple[list[str], Vector]:
-        """The ids of an owner's patterns, and their vectors, float32 (n, d)."""
-        group = self._groups.get(owner)
-        return (
-            ([], np.zeros((0, self._width), dtype=np.float32))
-            if group is None
-            else (group.ids, group.vectors)
-        )
+    def of(self, owner: Owner) -> Group:
+        """The patterns of an owner."""
+        return self._groups.get(owner) or self._empty()
+
+    def _empty(self) -> Group:
+        return Group([], np.zeros((0, self._width), dtype=np.float32))
 
     def put(self, rows: Iterable[tuple[str, Owner, Vector | None]]) -> None:
         """Take rows into account that were inserted or replaced: id, owner and vector, None where there is none."""
@@ -93,7 +108,7 @@ class GroupedVectors:
             if vector is None:
                 continue
             if owner not in self._groups:
-                self._groups[owner] = _Group([], np.zeros((0, self._width), dtype=np.float32))
+                self._groups[owner] = self._empty()
             self._groups[owner].add(id_, vector)
             self._owners[id_] = owner
 
@@ -106,15 +121,37 @@ class Held:
         version: the version; None if the store has none.
         semantic: None in a space that only compares wording.
         words: the lexical vectors.
+        numbered: the texts that were read for comparing their numbers.
     """
 
     version: int | None
     semantic: GroupedVectors | None
     words: GroupedVectors
+    numbered: NumberedTexts = field(default_factory=NumberedTexts)
+    _slots: dict[str, int] = field(default_factory=dict)
+
+    async def slots(
+        self, group: Group, rows: Slots, read: Callable[[list[str]], Awaitable[list[str]]]
+    ) -> Slots:
+        """The slots in `numbered` of some patterns.
+
+        Args:
+            group: of this index.
+            rows: int (n,), which of its patterns.
+            read: gives the texts of patterns by id; asked only for those that were not read before.
+        """
+        unread = np.unique(rows[group.slots[rows] == UNREAD])
+        ids = [group.ids[row] for row in unread]
+        missing = [id_ for id_ in ids if id_ not in self._slots]
+        for id_, text in zip(missing, await read(missing) if missing else (), strict=True):
+            self._slots[id_] = self.numbered.add(text)
+        group.slots[unread] = [self._slots[id_] for id_ in ids]
+        return group.slots[rows]
 
     def put(self, records: Iterable[Record]) -> None:
         """Take rows into account that were inserted or replaced."""
         for record in records:
+            self._slots.pop(record.id, None)
             owner = tuple(record.metadata.get(name) for name in TYPED_FIELDS)
             lexical = record.vector if self.semantic is None else record.lexical
             self.words.put([(record.id, owner, lexical)])

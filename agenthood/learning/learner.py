@@ -179,7 +179,7 @@ class EpisodeLearner:
                 self._episode_ids(reads, intakes, now),
             )
             await self._load(known, reads)
-            batch = Batch(known, embedded, self._index, threshold=self._threshold, now=now)
+            batch = Batch(known, embedded, self._index, lasting, threshold=self._threshold, now=now)
             receipts = [
                 batch.pass_over(intake, before[id_]) if id_ in before else batch.decide(intake, id_)
                 for intake, id_ in zip(intakes, ids, strict=True)
@@ -248,9 +248,9 @@ class EpisodeLearner:
         """Find the indexed patterns that reach the threshold."""
         if self._index is None or embedded.semantic is None:
             return
-        groups, vectors = [intake.fields for intake in intakes], (embedded.semantic, embedded.words)
+        vectors = (embedded.semantic, embedded.words)
         try:
-            found = await matches(self._store, self._index, vectors, groups, self._threshold)
+            found = await matches(self._store, self._index, intakes, vectors, self._threshold)
         except StoreError as exc:
             if (section := current_section()) is not None and section.up:
                 raise  # nothing more can be done in this attempt

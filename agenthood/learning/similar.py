@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from agenthood.learning.calibration import LEXICAL, Calibration, match_score
+from agenthood.learning.numbered import UNREAD, NumberedTexts
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
     from agenthood.stores.base import Vector
 
+Cosines: TypeAlias = npt.NDArray[np.float64]
+Rows: TypeAlias = npt.NDArray[np.int64]
+"""Which rows of an array."""
+
+FEW = 8
+"""So many alike may each be looked at by the whole rule; from more of them those of other numbers are sieved first."""
+
 _BLOCK = 256
+_MOST_PRODUCTS = 4 * 1024**2  # float32: 16 MiB, and 16 bytes for each pair found
 # Every step begins with a product, which also compares what never becomes a lesson.
 _STEP = 256
 # A float32 product may fall this much short of the exact one; pairs within it are computed exactly.
@@ -25,24 +36,25 @@ def lowest_cosine(calibration: Calibration | None, threshold: float) -> float:
     return threshold if calibration is None else calibration.inverse(threshold)
 
 
-def pairs_above(queries: Vector, stored: Vector, lowest: float) -> Iterator[tuple[int, int, float]]:
-    """The (query, stored row, exact cosine) of every pair whose cosine is about `lowest` or more.
+def pairs_above(queries: Vector, stored: Vector, lowest: float) -> Iterator[tuple[Rows, Rows]]:
+    """The pairs whose cosine is about `lowest` or more, some at a time.
 
     Args:
         queries: float32 (n, d), rows of unit length or zero.
         stored: float32 (m, d), rows of unit length or zero.
-        lowest: cosine in [-1, 1]; pairs up to `_MARGIN` below may come too.
+        lowest: cosine in [-1, 1]; pairs up to `_MARGIN` below come too.
+
+    Yields:
+        int64 (k,) rows of `queries`, rising, and int64 (k,) rows of `stored`; all pairs of a query at once.
     """
-    for start in range(0, len(queries), _BLOCK):
-        rows, columns = np.nonzero(queries[start : start + _BLOCK] @ stored.T >= lowest - _MARGIN)
-        for first in range(0, len(rows), _BLOCK):
-            row, column = rows[first : first + _BLOCK] + start, columns[first : first + _BLOCK]
-            cosines = exact_cosines(queries[row], stored[column])
-            yield from zip(row.tolist(), column.tolist(), cosines.tolist(), strict=True)
+    block = max(1, min(_BLOCK, _MOST_PRODUCTS // max(1, len(stored))))
+    for start in range(0, len(queries), block):
+        rows, columns = np.nonzero(queries[start : start + block] @ stored.T >= lowest - _MARGIN)
+        yield rows + start, columns
 
 
-def exact_cosines(first: Vector, second: Vector) -> Vector:
-    """Row by row cosines in float64, so that every path to a score gives the same six decimals; 0 for zero rows.
+def exact_cosines(first: Vector, second: Vector) -> Cosines:
+    """Row by row cosines, float64 (n,), so that every path to a score gives the same six decimals; 0 for zero rows.
 
     Args:
         first: float (n, d).
@@ -51,8 +63,17 @@ def exact_cosines(first: Vector, second: Vector) -> Vector:
     a, b = first.astype(np.float64), second.astype(np.float64)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     products = np.einsum("ij,ij->i", a, b)
-    cosines: Vector = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    cosines: Cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
     return np.clip(cosines, -1.0, 1.0)
+
+
+def cosines_of_pairs(queries: Vector, rows: Rows, stored: Vector, columns: Rows) -> Cosines:
+    """The exact cosines, float64 (k,), of pairs given by their rows, int64 (k,) each, of two arrays of vectors."""
+    cosines = np.empty(len(rows))
+    for start in range(0, len(rows), _BLOCK):  # a copy of both sides of all pairs at once would be large
+        some = slice(start, start + _BLOCK)
+        cosines[some] = exact_cosines(queries[rows[some]], stored[columns[some]])
+    return cosines
 
 
 def exact_cosine(first: Vector, second: Vector) -> float:
@@ -80,55 +101,84 @@ class AddedLessons:
     other, in one product.
     """
 
-    def __init__(
-        self, semantic: Vector, words: Vector, calibration: Calibration | None, threshold: float
+    def __init__(  # noqa: PLR0913, PLR0917  one comparison
+        self,
+        texts: Sequence[str],
+        groups: Sequence[Hashable],
+        semantic: Vector,
+        words: Vector,
+        calibration: Calibration | None,
+        threshold: float,
     ) -> None:
-        """Args: vectors (n, d) of the batch's episodes, the space's `calibration`, the match `threshold`."""
+        """Take the episodes of a batch.
+
+        Args:
+            texts: of the n episodes.
+            groups: only episodes of one group are alike.
+            semantic: float32 (n, d).
+            words: float32 (n, LEXICAL_DIMENSION).
+            calibration: that of the space.
+            threshold: match score in [0, 1].
+        """
+        codes: dict[Hashable, int] = {}
+        self._texts = texts
+        self._groups = np.array([codes.setdefault(group, len(codes)) for group in groups], dtype=np.int64)
         self._semantic = semantic
         self._words = words
         self._calibration = calibration
         self._lowest = Lowest.of(calibration, threshold)
         self._rows: list[int] = []
-        self._ids: list[str] = []
-        self._groups: list[object] = []
+        self._ids: dict[int, str] = {}
         self._step = -1
-        self._slots: dict[int, int] = {}
-        # Position -> those that may be near, in the order they were added: the keys of a dict.
-        self._near: dict[int, dict[int, None]] = {}
+        self._near: dict[int, Rows] = {}
+        self._numbered = NumberedTexts()
+        self._slots = np.full(len(texts), UNREAD)
 
-    def add(self, position: int, group: object, id_: str) -> None:
-        """The episode at `position` has become a lesson of its own; only episodes of its group are like it."""
-        self._slots[position] = len(self._rows)
+    def add(self, position: int, id_: str) -> None:
+        """The episode at `position` has become a lesson of its own."""
         self._rows.append(position)
-        self._ids.append(id_)
-        self._groups.append(group)
+        self._ids[position] = id_
 
-    def similar(self, position: int, group: object) -> list[tuple[float, str]]:
+    def similar(self, position: int) -> list[tuple[float, str]]:
         """The (match score, id) of the added lessons that may reach the threshold."""
         self._enter(position // _STEP)
-        near = self._near.get(position, ())
-        added = (self._slots[other] for other in near if other in self._slots)
-        slots = [slot for slot in added if self._groups[slot] == group]
-        if not slots:
+        near = self._near.get(position)
+        rows = [] if near is None else [row for row in near.tolist() if row in self._ids]
+        if not rows:
             return []
-        rows = [self._rows[slot] for slot in slots]
+        here = [position] * len(rows)
         scores = match_score(
-            exact_cosines(self._semantic[rows], self._semantic[[position] * len(rows)]),
-            exact_cosines(self._words[rows], self._words[[position] * len(rows)]),
+            exact_cosines(self._semantic[rows], self._semantic[here]),
+            exact_cosines(self._words[rows], self._words[here]),
             self._calibration,
         )
-        return [(float(score), self._ids[slot]) for score, slot in zip(scores, slots, strict=True)]
+        return [(score, self._ids[row]) for score, row in zip(scores.tolist(), rows, strict=True)]
 
     def _enter(self, step: int) -> None:
         if step == self._step:
             return
-        self._step, self._near = step, {}
-        here = range(step * _STEP, min((step + 1) * _STEP, len(self._words)))
-        others = [*self._rows, *here]
-        self._compare(self._semantic, here, others, self._lowest.semantic)
-        self._compare(self._words, here, others, self._lowest.words)
+        here = np.arange(step * _STEP, min((step + 1) * _STEP, len(self._words)))
+        others = np.concatenate([np.array(self._rows, dtype=np.int64), here])
+        alike = self._products(self._semantic, here, others) >= self._lowest.semantic - _MARGIN
+        alike |= self._products(self._words, here, others) >= self._lowest.words - _MARGIN
+        alike &= self._groups[here, np.newaxis] == self._groups[others]
+        alike &= others < here[:, np.newaxis]
+        self._step = step
+        self._near = {
+            position: self._not_numbered(position, others[row])
+            for position, row in zip(here.tolist(), alike, strict=True)
+            if row.any()
+        }
 
-    def _compare(self, vectors: Vector, here: range, others: list[int], lowest: float) -> None:
-        products = vectors[here.start : here.stop] @ vectors[others].T
-        for row, other in np.argwhere(products >= lowest - _MARGIN).tolist():
-            self._near.setdefault(row + here.start, {})[others[other]] = None
+    @staticmethod
+    def _products(vectors: Vector, here: Rows, others: Rows) -> Vector:
+        products: Vector = vectors[here] @ vectors[others].T
+        return products
+
+    def _not_numbered(self, position: int, others: Rows) -> Rows:
+        """Without those that name other numbers, where there are many."""
+        if len(others) <= FEW:
+            return others
+        for unread in others[self._slots[others] == UNREAD].tolist():
+            self._slots[unread] = self._numbered.add(self._texts[unread])
+        return others[~self._numbered.others(self._texts[position], self._slots[others])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from agenthood.learning import held
 from agenthood.learning.held import GroupedVectors
-from agenthood.stores.base import LEXICAL_DIMENSION, Matrix
+from agenthood.stores.base import LEXICAL_DIMENSION, TYPED_FIELDS, Matrix, Record
 from hoods import good, opened, small
 from outages import FaultyHood
 
@@ -29,6 +30,8 @@ OWNERS: tuple[Owner, ...] = (
     ("learned", None, "x"),
 )
 
+ROW = np.array([1.0, 0.0, 0.0], dtype=np.float32)
+
 _rows = st.tuples(st.integers(0, 9).map(str), st.sampled_from(OWNERS), st.none() | st.integers(1, 99))
 
 
@@ -39,9 +42,9 @@ def _vector(value: int | None) -> Vector | None:
 def _shown(grouped: GroupedVectors) -> dict[Owner, dict[str, list[float]]]:
     shown = {}
     for owner in OWNERS:
-        ids, vectors = grouped.of(owner)
-        assert len(ids) == len(vectors) == len(set(ids))
-        shown[owner] = dict(zip(ids, vectors.tolist(), strict=True))
+        group = grouped.of(owner)
+        assert len(group.ids) == len(group.vectors) == len(group.slots) == len(set(group.ids))
+        shown[owner] = dict(zip(group.ids, group.vectors.tolist(), strict=True))
     return shown
 
 
@@ -68,12 +71,44 @@ def test_it_holds_what_a_dictionary_would(before: list, later: list) -> None:
     assert _shown(grouped) == wanted
 
 
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(2, 4), st.booleans()), max_size=30))
+def test_texts_are_read_once_and_again_where_they_changed(steps: list[tuple[str, int, bool]]) -> None:
+    """Whatever is written and removed in between, a row's slot is that of its present text."""
+    kept, texts, read = _no_vectors(), dict[str, str](), list[str]()
+
+    async def texts_of(ids: list[str]) -> list[str]:
+        read.extend(ids)
+        return [texts[id_] for id_ in ids]
+
+    async def all_slots() -> None:
+        group = kept.words.of(OWNERS[0])
+        slots = await kept.slots(group, np.arange(len(group.ids)), texts_of)
+        for id_, slot in zip(group.ids, slots.tolist(), strict=True):
+            others = kept.numbered.others("case 3 of many", np.array([slot]))
+            assert others.tolist() == [texts[id_] != "case 3 of many"]
+
+    for id_, number, gone in steps:
+        texts[id_] = f"case {number} of many"
+        kept.put(
+            [Record(id_, "", dict(zip(TYPED_FIELDS, OWNERS[0], strict=True)), "", None if gone else ROW)]
+        )
+        asyncio.run(all_slots())
+        read.clear()
+        asyncio.run(all_slots())
+        assert not read
+
+
+def _no_vectors() -> Held:
+    empty = Matrix([], np.zeros((0, 3), np.float32), [])
+    return held.Held(1, None, GroupedVectors(empty))
+
+
 def _ids(held: Held | None) -> set[str]:
     assert held is not None
     assert held.semantic is not None
     owner = ("learned", "dev", "test")
-    assert sorted(held.semantic.of(owner)[0]) == sorted(held.words.of(owner)[0])
-    return set(held.words.of(owner)[0])
+    assert sorted(held.semantic.of(owner).ids) == sorted(held.words.of(owner).ids)
+    return set(held.words.of(owner).ids)
 
 
 async def test_what_was_learned_is_held_without_reading_it_again(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenthood.learning.calibration import LEXICAL, Calibration
-from agenthood.learning.similar import Lowest, exact_cosine, exact_cosines, lowest_cosine, pairs_above
+from agenthood.learning.similar import (
+    Lowest,
+    cosines_of_pairs,
+    exact_cosine,
+    exact_cosines,
+    lowest_cosine,
+    pairs_above,
+)
 
 RISING = Calibration((0.1, 0.2, 0.3, 0.45), 400)
 COSINES = st.floats(-1, 1)
@@ -47,7 +54,11 @@ def test_pairs_are_found_in_blocks_as_one_by_one(count: int, seed: int, lowest: 
     vectors = np.random.default_rng(seed).standard_normal((count, 3)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     queries, stored = vectors, vectors[: min(count, 3)]
-    found = {(query, row): cosine for query, row, cosine in pairs_above(queries, stored, lowest)}
+    found: dict[tuple[int, int], float] = {}
+    for rows, columns in pairs_above(queries, stored, lowest):
+        cosines = cosines_of_pairs(queries, rows, stored, columns)
+        pairs = zip(rows.tolist(), columns.tolist(), strict=True)
+        found |= dict(zip(pairs, cosines.tolist(), strict=True))
     for row, one in enumerate(stored):
         cosines = exact_cosines(queries, np.repeat(one[np.newaxis], count, axis=0))
         for query, cosine in enumerate(cosines.tolist()):
