@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import time
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -200,6 +202,40 @@ async def _embedding_one(bench: Bench) -> tuple[str, str, str]:
     return "the bundled model alone, one text", ms(times.p50), ms(times.p95)
 
 
+async def learn_alike(bench: Bench) -> Result:
+    """Episodes a second where all are of one template and differ in numbers: each is a lesson of its own."""
+    episodes = data.numbered(len(bench.episodes.after))
+    result = Result(
+        f"`learn_many` of {len(episodes):,} episodes of one template into an empty store",
+        ("what", "a second", "against the embedder"),
+    )
+    _, rate = await bench.embedder_rate([one.episode for one in episodes])
+    path, ends = bench.work / "alike", [time.perf_counter()]
+    shutil.rmtree(path, ignore_errors=True)
+    async with bench.opened(path, bench.bundled) as hood:
+        receipts = await hood.learn_many(episodes, on_progress=lambda *_: ends.append(time.perf_counter()))
+        _, single = await each(hood.learner.learn, data.numbered(_FEW, start=len(episodes)))
+    size = -(-len(episodes) // (len(ends) - 1))
+    batches = [size / (end - start) for start, end in pairwise(ends)]
+    for label, value in (
+        ("the bundled model and the lexical half", rate),
+        ("`learn_many`, from text to durable", len(episodes) / (ends[-1] - ends[0])),
+        ("of which the first batch", batches[0]),
+        ("of which the last batch", batches[-1]),
+    ):
+        result.rows.append((label, number(value), ratio(value / rate)))
+        result.figures[label] = value
+    result.notes += [
+        f"Outcome: {_outcomes(receipts)}.",
+        f"One `learn` of the same template afterwards takes {ms(single.p50)} ms (p95 {ms(single.p95)}).",
+    ]
+    stored = sum(receipt.status == "stored" for receipt in receipts)
+    result.bars.append(
+        Bar("`learn_many` of one template: lessons kept apart", stored, len(episodes), "", least=True)
+    )
+    return result
+
+
 async def migrate(bench: Bench) -> Result:
     """Lessons a second into an empty index, and what it costs to find that nothing is to do."""
     result = Result(
@@ -256,7 +292,7 @@ async def _nothing_to_do(bench: Bench) -> dict[str, Times]:
     return {"the look at the start": looks, "`migrate` itself": runs, "opening and closing the store": opens}
 
 
-PARTS = {"learn-many": learn_many, "learn-one": learn_one, "migrate": migrate}
+PARTS = {"learn-many": learn_many, "learn-one": learn_one, "learn-alike": learn_alike, "migrate": migrate}
 
 
 async def run(name: str, texts: Path, work: Path, before: int, after: int) -> Result:

@@ -202,6 +202,17 @@ def episodes(folder: Path, before: int, after: int) -> Episodes:
     return Episodes(made, following)
 
 
+def numbered(count: int, *, start: int = 0) -> list[EvalResult]:
+    """Episodes that say the same of other numbers, of one member and skill, one in four of them a failure."""
+    return [
+        EvalResult(
+            f"ticket {n}: component c{n % 97} failed at step {n % 1_009} because token t{n} had expired",
+            {"score": 0.2 if n % 4 == 0 else 0.9}, "done", "member-0", "skill-0", _AT,
+        )
+        for n in range(start, start + count)
+    ]  # fmt: skip
+
+
 def _episode(text: str, rng: random.Random) -> EvalResult:
     score = rng.choice((0.95, 0.9, 0.85, 0.2))
     member, skill = f"member-{rng.randrange(4)}", f"skill-{rng.randrange(5)}"

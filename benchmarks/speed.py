@@ -69,7 +69,7 @@ PARTS: dict[str, Part] = {
         texts, work, tuple(dict.fromkeys(scaled(size, scale) for size in PEER_SIZES)), QUERIES[scale]
     ),
 }
-SAME_STORE = ("learn-many", "learn-one", "migrate")
+SAME_STORE = tuple(bulk.PARTS)
 """Parts that begin with the same history; with --keep it is made once for all of them."""
 
 
