@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _SCAN_ROWS = 4_096
 # Looking for an id among others takes 9 us, reading one of all 0.25 us.
-_SCANNED_PER_ID = 32
-_SCANNED_FROM = 200
+SCANNED_PER_ID = 32
+SCANNED_FROM = 200
 
 
 async def with_ids(table: AsyncTable, columns: list[str], ids: Sequence[str]) -> list[Record]:
     """The rows that have one of `ids`, all of an id."""
-    if len(ids) >= _SCANNED_FROM and await table.count_rows() <= _SCANNED_PER_ID * len(ids):
+    if len(ids) >= SCANNED_FROM and await table.count_rows() <= SCANNED_PER_ID * len(ids):
         addresses = await addresses_of(table, ids)
         found = await table.take_row_ids(addresses).select(columns).to_arrow()
         if found.num_rows == len(addresses):  # else somebody rewrote or removed one meanwhile

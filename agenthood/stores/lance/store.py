@@ -32,13 +32,14 @@ from agenthood.stores.lance.background import BackgroundUpkeep
 from agenthood.stores.lance.errors import is_stale, translated
 from agenthood.stores.lance.health import told
 from agenthood.stores.lance.index import DEFAULT_RULES, IndexRules
+from agenthood.stores.lance.known import Known
 from agenthood.stores.lance.purge import purge
 from agenthood.stores.lance.rows import newest, to_table
 from agenthood.stores.lance.search import Asked, SearchExperience, columns_of, search
 from agenthood.stores.lance.sql import compile_filter, only_ids
 from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
 from agenthood.stores.lance.versions import Versions
-from agenthood.stores.lance.writes import Superseded, add_new, delete_ids, merge
+from agenthood.stores.lance.writes import Superseded, add, delete_ids, have_rows, merge
 from agenthood.stores.places import check_writable
 from agenthood.stores.validation import check_queries, partition, storable_ids
 
@@ -72,6 +73,7 @@ class LanceStore:
         self._superseded = Superseded()
         self._versions = Versions()
         self._experience = SearchExperience()
+        self._known = Known(self._tables.folder)
 
     # -- collections ------------------------------------------------------------------------------------
 
@@ -92,6 +94,7 @@ class LanceStore:
         await self._tables.drop(name)
         self._versions.dropped(name)
         self._experience.forget(name)
+        self._known.forget(name)
 
     # -- writing ----------------------------------------------------------------------------------------
 
@@ -107,8 +110,11 @@ class LanceStore:
         async def write(table: AsyncTable) -> int | None:
             ids = [record.id for record in valid]
             rows = to_table(valid, await table.schema())
-            version = await add_new(table, rows, ids) if collection.typed else None
+            version = None
+            if collection.typed and not await self._there(collection, table, ids):
+                version = await add(table, rows)
             version = version or await merge(table, rows, ids)
+            self._known.wrote(collection, version, rows)
             if version is not None:
                 self._superseded.none_added(collection, version)
             return version
@@ -129,6 +135,7 @@ class LanceStore:
         if await self.find(collection) is None:
             return 0
         async with self.exclusive():
+            self._known.forget(collection.name)
             return await self._tables.run(
                 "deleting from", collection, lambda table: delete_ids(table, doomed)
             )
@@ -142,8 +149,16 @@ class LanceStore:
         # Nobody of ours is writing then, neither rows nor indices.
         folder = self._tables.folder(collection)
         async with self.exclusive(), self._tables.indexing():
+            self._known.forget(collection.name)
             with translated(f"purging {collection.name!r}"):
                 return await purge(table, collection, doomed, folder, self._rules)
+
+    async def _there(self, collection: Collection, table: AsyncTable, ids: Sequence[str]) -> bool:
+        """Whether a row has one of `ids`."""
+        known, asked = await self._known.look(collection, table, ids)
+        there = bool(asked) and await have_rows(table, asked)
+        self._known.found(collection, len(asked), int(there) * len(asked))
+        return there or bool(known)
 
     # -- reading ----------------------------------------------------------------------------------------
 
@@ -157,7 +172,12 @@ class LanceStore:
         columns, wanted = columns_of(collection, vectors=vectors), storable_ids(ids)
 
         async def read(table: AsyncTable) -> list[Record]:
-            return await reads.with_ids(table, columns, wanted)
+            known, asked = await self._known.look(collection, table, wanted)
+            if vectors:
+                known, asked = {}, [*known, *asked]
+            found = await reads.with_ids(table, columns, asked) if asked else []
+            self._known.found(collection, len(asked), len(found))
+            return [*known.values(), *found]
 
         return newest(await self._tables.run("reading", collection, read))
 
@@ -295,6 +315,7 @@ class LanceStore:
         # In the shared table it may have been another program, which takes no lock.
         if collection.typed or collection.scoped:
             self._versions.rewritten(collection, before, after)
+            self._known.rewritten(collection, before, after)
 
     # -- upkeep -----------------------------------------------------------------------------------------
 

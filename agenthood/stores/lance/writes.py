@@ -22,17 +22,22 @@ def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + IDS_PER_LOOKUP]
 
 
-async def add_new(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:  # noqa: ANN401  a pyarrow.Table
-    """Append `rows` if no row has one of these `ids` yet: a fraction of the cost of a merge.
+async def have_rows(table: AsyncTable, ids: Sequence[str]) -> bool:
+    """Whether a row has one of `ids`."""
+    for part in chunks(ids):
+        if await table.count_rows(one_of("id", part)):
+            return True
+    return False
+
+
+async def add(table: AsyncTable, rows: Any) -> int:  # noqa: ANN401  a pyarrow.Table
+    """Append `rows`, whose ids no row has yet: a fraction of the cost of a merge.
 
     For whoever holds the write lock of a table that nobody else writes.
 
     Returns:
-        The version this made; None if nothing was done.
+        The version this made.
     """
-    for part in chunks(ids):
-        if await table.count_rows(one_of("id", part)):
-            return None
     version: int = (await table.add(rows, on_bad_vectors="null")).version
     return version
 
