@@ -146,8 +146,10 @@ async def test_what_another_writes_between_two_writes_of_ours_is_seen(tmp_path: 
 async def test_what_is_got_can_be_changed_without_harm(tmp_path: Path):
     """A row that is known belongs to whoever asked for it."""
     store = LanceStore(tmp_path)
-    for _ in range(3):
+    for _ in range(2):
         await store.upsert(SHARED, [record("r", metadata={"kind": "learned"}, vector=unit(1))])
+        await store.get(SHARED, ["another"])
+    await store.upsert(SHARED, [record("r", metadata={"kind": "learned"}, vector=unit(1))])
     first: Any = (await store.get(SHARED, ["r"]))["r"]
     first.metadata["kind"] = "changed"
     assert (await store.get(SHARED, ["r"]))["r"].metadata == {"kind": "learned"}
