@@ -165,11 +165,23 @@ def _learn_file(session: Session, file: str, rejects: Path | None, batch: int, *
 
 
 def _opened(session: Session, stack: ExitStack) -> Hood:
-    """The store; one that is down is opened to queue what it cannot take, unless the settings say to fail closed."""
+    """The store; one that is down is opened to queue what it cannot take, unless the settings say to fail closed.
+
+    Raises:
+        StoreUnavailableError: it is down, and nothing can be queued.
+    """
+    from agenthood.config import load_settings  # noqa: PLC0415  keeps --help light
+    from agenthood.stores.factory import place_of  # noqa: PLC0415
+    from agenthood.stores.places import check_parts_writable, is_writable  # noqa: PLC0415
+
+    settings = load_settings(session.path)
+    place = place_of(settings.store, session.path)
     try:
+        if place is not None:
+            check_parts_writable(place)
         return stack.enter_context(session.open(create=True))
     except StoreUnavailableError as error:
-        if session.settings().fail == "closed":
+        if settings.fail == "closed" or not is_writable(session.path / settings.store.folder):
             raise
         hood = stack.enter_context(session.open(create=True, soft=True))
         session.output.warn(f"what is learned waits until the store can take it: {error}")
