@@ -188,7 +188,9 @@ def _writable(path: Path, store: StoreSettings) -> Check:
 def _none_yet(path: Path, store: StoreSettings, *, makeable: bool) -> Check:
     place = place_of(store, path)
     if not makeable:
-        return Check("store", "failed", f"none at {str(path)!r}, and none can be made: see the check of writing")
+        return Check(
+            "store", "failed", f"none at {str(path)!r}, and none can be made: see the check of writing"
+        )
     try:
         check_writable(place or path)
     except StoreUnavailableError as error:
