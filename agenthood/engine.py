@@ -105,8 +105,8 @@ class AsyncHood(OpenStore):
         except InvalidInputError as exc:
             return Receipt("rejected", reason=str(exc))
         self._notice_loss()
-        named = {"score": score} if score is not None else ({} if scores is None else scores)
-        result = EvalResult(episode, named, outcome, member or UNKNOWN, skill or UNKNOWN, at)
+        named = {} if scores is None else scores
+        result = EvalResult(episode, named, outcome, member or UNKNOWN, skill or UNKNOWN, at, score=score)
         return await self._learner(shared=shared).learn(result)
 
     @traced("upsert_memory", learned_many)
