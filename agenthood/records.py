@@ -265,7 +265,8 @@ class LearnerStatus:
         bands: episodes per band: `learned`, `antipattern`, `skipped`.
         members: episodes per member, all bands.
         last_update: ISO 8601 time of the last judged episode, or None.
-        trend: whether the mean score of the last episodes rises or falls against the ones before.
+        trend: whether the mean score of the last ten judged episodes is more than 0.05 above or below that of the
+            ten before; of fewer than twenty the later half is compared with the one before.
     """
 
     bands: Mapping[str, int]
