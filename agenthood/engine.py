@@ -370,9 +370,14 @@ class AsyncHood(OpenStore):
         """Import what `export` wrote; evidence that is there already is not counted twice.
 
         Args:
-            lines: the JSON lines.
+            lines: the JSON lines, such as an open file.
             on_progress: called with (lines done, 0) after each batch.
+
+        Raises:
+            InvalidInputError: one text was given, such as the name of a file, whose lines are its characters.
         """
+        if isinstance(lines, str | bytes):
+            raise InvalidInputError(f"lines is {lines!r:.80}: give an open file, or a list of lines")
         return await transfer.import_lines(self.store, self.index, self.space, lines, on_progress=on_progress)
 
 

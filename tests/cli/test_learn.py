@@ -176,6 +176,8 @@ def test_a_mistyped_score_loses_no_episode(run: Run, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ([], "give FILE, - for standard input, or --episode TEXT."),
+        (["mended the clock"], "does not exist. If it is an episode: --episode 'mended the clock'. See"),
+        (["done"], "'done' does not exist. See"),
         (["-", "--episode", "x"], "not both."),
         (["-", "--score", "1"], "--score goes with --episode"),
         (["--episode", "x", "--rejects", "r"], "--rejects is about"),
