@@ -105,8 +105,8 @@ class AsyncHood(OpenStore):
         except InvalidInputError as exc:
             return Receipt("rejected", reason=str(exc))
         self._notice_loss()
-        named = {"score": score} if score is not None else ({} if scores is None else scores)
-        result = EvalResult(episode, named, outcome, member or UNKNOWN, skill or UNKNOWN, at)
+        named = {} if scores is None else scores
+        result = EvalResult(episode, named, outcome, member or UNKNOWN, skill or UNKNOWN, at, score=score)
         return await self._learner(shared=shared).learn(result)
 
     @traced("upsert_memory", learned_many)
@@ -370,9 +370,14 @@ class AsyncHood(OpenStore):
         """Import what `export` wrote; evidence that is there already is not counted twice.
 
         Args:
-            lines: the JSON lines.
+            lines: the JSON lines, such as an open file.
             on_progress: called with (lines done, 0) after each batch.
+
+        Raises:
+            InvalidInputError: one text was given, such as the name of a file, whose lines are its characters.
         """
+        if isinstance(lines, str | bytes):
+            raise InvalidInputError(f"lines is {lines!r:.80}: give an open file, or a list of lines")
         return await transfer.import_lines(self.store, self.index, self.space, lines, on_progress=on_progress)
 
 

@@ -69,8 +69,7 @@ class OpenStore:
         self._start_migration = start_migration
         self._migration_seconds = migration_seconds
         self._clock = clock
-        self._fail = fail
-        named = {"tenant": tenant, "project": project, "agent": agent}
+        named = {"tenant": tenant, "project": project, "agent": agent, "fail": fail}
         self._named: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
         self._fallback = ""
         self._parts: Parts | None = None
@@ -190,7 +189,7 @@ class OpenStore:
             self.path,
             scope=scope,
             clock=self._clock,
-            closed=(self._fail or settings.fail) == "closed",
+            closed=settings.fail == "closed",
         )
         try:
             check_place(settings.store, self.path)

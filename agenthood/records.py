@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import InitVar, asdict, astuple, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+
+from agenthood.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from agenthood.learning.calibration import Calibration
@@ -35,6 +37,12 @@ class EvalResult:
         skill: in which skill.
         timestamp: when; now if absent. A naive time counts as UTC.
         episode_id: the id it is recorded under already; recorded anew if absent. A lesson counts an episode once.
+
+    Args:
+        score: how well it went, in [0, 1]; the short form of `scores={"score": score}`, and only kept there.
+
+    Raises:
+        InvalidInputError: both `score` and `scores` were given.
     """
 
     episode: str
@@ -44,6 +52,16 @@ class EvalResult:
     skill: str = UNKNOWN
     timestamp: datetime | None = None
     episode_id: str | None = None
+    score: InitVar[float | None] = field(default=None, kw_only=True)
+
+    def __post_init__(self, score: float | None) -> None:
+        if score is None:
+            return
+        if self.scores:
+            raise InvalidInputError(
+                f"score={score!r} and scores={self.scores!r} were given: give one of them"
+            )
+        object.__setattr__(self, "scores", {"score": score})
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +265,8 @@ class LearnerStatus:
         bands: episodes per band: `learned`, `antipattern`, `skipped`.
         members: episodes per member, all bands.
         last_update: ISO 8601 time of the last judged episode, or None.
-        trend: whether the mean score of the last episodes rises or falls against the ones before.
+        trend: whether the mean score of the last ten judged episodes is more than 0.05 above or below that of the
+            ten before; of fewer than twenty the later half is compared with the one before.
     """
 
     bands: Mapping[str, int]

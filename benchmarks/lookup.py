@@ -266,7 +266,8 @@ def _typescript(result: Result, asked: Any, raw: RawTable, memory: Path, work: P
     """Compare Node's scores on the table without an index with those on ours."""
     if shutil.which("node") is None or not (_NODE / "node_modules" / "@lancedb").is_dir():
         result.notes.append(
-            "The TypeScript program's scores were not looked at: no Node, or no packages for it."
+            "The TypeScript program's scores were not looked at: no Node, or no packages for it "
+            "(`npm ci --ignore-scripts` in tests/node)."
         )
         return
     most = 0.0

@@ -75,6 +75,21 @@ async def test_an_unknown_embedder_is_refused(tmp_path: Path) -> None:
         await opened(tmp_path, "nonsense")
 
 
+async def test_a_way_to_fail_that_there_is_not_is_an_error(tmp_path: Path) -> None:
+    """Whoever mistypes `closed` must not go on with the opposite."""
+    with pytest.raises(
+        ConfigError, match="must be one of 'open', 'closed', not 'close'; did you mean 'closed'"
+    ):
+        await opened(tmp_path, fail="close")
+
+
+async def test_the_name_of_a_file_is_no_lines_to_import(tmp_path: Path) -> None:
+    """It is refused by name, rather than each of its characters."""
+    async with opened(tmp_path) as hood:
+        with pytest.raises(InvalidInputError, match=r"lines is 'lessons.jsonl': give an open file"):
+            await hood.import_("lessons.jsonl")
+
+
 async def test_another_embedder_gets_nothing_of_the_one_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ The golden stores show what the TypeScript program left behind; here both sides 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,10 @@ import pytest
 from agenthood.formats import hash_pattern
 from agenthood.stores.base import SHARED, Record
 from agenthood.stores.filters import Equals
+from agenthood.stores.lance.index import DEFAULT_RULES
+from agenthood.stores.lance.purge import purge
 from agenthood.stores.lance.store import LanceStore
+from hoods import files_with
 from support import (
     CREATED,
     DIMENSION,
@@ -32,6 +36,7 @@ from support import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 COLUMNS = [
@@ -249,3 +254,42 @@ def test_node_scores_the_golden_store_as_the_program_did(golden_store, shared):
         assert [hit["content"] for hit in found] == [match["pattern"] for match in case["matches"]]
         expected = [match["score"] for match in case["matches"]]
         assert [hit["score"] for hit in found] == pytest.approx(expected, abs=1e-5)
+
+
+class Interrupted:
+    """A table in which, just before rows are written anew, another program does something."""
+
+    def __init__(self, table: Any, meanwhile: Callable[[], None]) -> None:
+        self._table = table
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def merge_insert(self, on: str) -> Any:
+        """As the table's, but late."""
+        self._meanwhile()
+        return self._table.merge_insert(on)
+
+
+@pytest.mark.parametrize("changed", ["vector", "content"])
+async def test_a_purge_undoes_nothing_that_node_writes_meanwhile(
+    folder: Path, store: LanceStore, changed: str
+):
+    """Node takes no lock: what it changes between a row's being read and written anew stays, if only its vector."""
+    kept = Record("kept", "the same", {"type": "long_term"}, CREATED, vector=unit_vector(1))
+    await store.upsert(SHARED, [kept, replace(kept, id="gone", content="secret")])
+    row = {
+        "id": "kept",
+        "content": "another" if changed == "content" else kept.content,
+        "metadata": node_rows(folder)["kept"]["metadata"],
+        "created_at": CREATED,
+        "vector": unit_vector(2 if changed == "vector" else 1).tolist(),
+    }
+    raw = await (await lancedb.connect_async(folder)).open_table("vectors")
+    table = Interrupted(raw, lambda: node_store("upsert", folder, [row]) and None)
+    await purge(table, SHARED, ["gone"], folder / "vectors.lance", DEFAULT_RULES)
+    found = (await store.get(SHARED, ["kept"], vectors=True))["kept"]
+    assert found.content == row["content"]
+    np.testing.assert_array_equal(found.vector, np.array(row["vector"], np.float32))
+    assert files_with(folder, "secret") == []

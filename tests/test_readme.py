@@ -7,14 +7,17 @@ import re
 import runpy
 import shlex
 from contextlib import redirect_stdout
+from dataclasses import fields
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from agenthood import errors
+from agenthood import MaintenanceReport, MigrationReport, Tidied, errors
 from agenthood.cli import main
+from agenthood.cli.store import status
 from agenthood.config import load_settings
+from agenthood.learning.rules import trend
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -53,6 +56,52 @@ def test_the_python_code_prints_what_the_page_says(
             exec(compile(found[n][1], page, "exec"), names)
         expected = found[n + 1][1] if n + 1 < len(found) and found[n + 1][0] == "text" else ""
         assert printed.getvalue() == expected
+
+
+def test_both_ways_of_the_readme_share_one_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As the page says: what the Python lines learned is there for the first command after them."""
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks("README.md", "python")[0], "README.md", "exec"), {})
+    learn = next(
+        line for code in blocks("README.md", "sh") for line in code.splitlines() if "agenthood learn" in line
+    )
+    capfd.readouterr()
+    assert main(shlex.split(learn)[1:]) == 0
+    status, *_, evidence = capfd.readouterr().out.strip().split("\t")
+    assert f"`{status}`, {evidence}" in read("README.md")
+
+
+def test_the_reports_are_described_field_by_field() -> None:
+    """docs/library.md names each field of what `maintain` and `migrate` give."""
+    page = read("docs/library.md")
+    for name, report in (("maintain", MaintenanceReport), ("migrate", MigrationReport)):
+        table = page.partition(f"| `hood.{name}()` gives a report")[2].partition("\n\n")[0]
+        for field in fields(report):
+            assert re.search(rf"^\|[^|]*`{field.name}`[^|]*\|", table, re.MULTILINE), (name, field.name)
+    for field in fields(Tidied):
+        assert f"`{field.name}`" in page
+
+
+def test_the_trend_is_explained() -> None:
+    """The page of concepts and the help of `status` say when it rises or falls, as the rule has it."""
+    for text in (read("docs/concepts.md"), inspect.getdoc(status.callback) or ""):
+        told = " ".join(text.replace("`", "").partition("trend is ")[2].split())
+        assert told.startswith("rising or falling where the mean")
+        assert "last ten judged episodes" in told
+        assert "more than 0.05 above or below" in told
+    ten = [0.5] * 10
+    assert trend([*ten, *[0.55] * 10]) == "stable"
+    assert trend([0.0, *ten, *[0.56] * 10]) == "rising"
+    assert trend([0.5, 0.44]) == "falling"
+
+
+def test_the_packages_for_node_are_installed_as_for_the_tests() -> None:
+    """benchmarks/README.md has the command, with the option that keeps packages from running code."""
+    command = "npm ci --ignore-scripts"
+    assert command in read("scripts/test")
+    assert f"(cd tests/node && {command})" in read("benchmarks/README.md")
 
 
 def test_the_tree_of_errors_is_the_whole_one() -> None:

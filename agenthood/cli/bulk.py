@@ -102,6 +102,8 @@ class BulkLearner:
             self._reasons.rest()
 
     def _stopped(self) -> str:
+        if not self._settled:
+            return "stopped before any line was settled"
         return f"stopped: line {self._settled} was the last one settled, go on after it"
 
     def warnings(self) -> list[str]:
@@ -159,10 +161,8 @@ class BulkLearner:
 
     def _unsure(self, batch: list[ParsedLine]) -> str:
         """What to say where nobody waits for the batch to end."""
-        return (
-            f"ended at once: line {self._settled} was the last one settled; "
-            f"up to line {batch[-1].raw.number} lines may be learned or not"
-        )
+        settled = f"line {self._settled} was the last one settled; " if self._settled else ""
+        return f"ended at once: {settled}up to line {batch[-1].raw.number} lines may be learned or not"
 
     def _settle(self, line: ParsedLine, receipt: Receipt) -> None:
         """Count, report and keep one line whose fate is known."""

@@ -17,8 +17,9 @@ from agenthood.cli.session import elsewhere
 from agenthood.cli.text import counted, size
 from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
 from agenthood.config_store import SCOPE_KEYS
-from agenthood.errors import AgenthoodError
-from agenthood.stores.factory import check_installed, holds_tables, in_the_way
+from agenthood.errors import AgenthoodError, StoreUnavailableError
+from agenthood.stores.factory import check_installed, holds_tables, in_the_way, place_of
+from agenthood.stores.places import check_writable
 from agenthood.stores.settings import EMBEDDED, StoreSettings
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def all_checks(path: Path) -> Iterator[Check]:
     if settings is not None:
         yield from _settings(path, settings)
         yield _embedder(settings.embedder)
-    yield _writable(path, chosen)
+    writing = _writable(path, chosen)
+    yield writing
     yield _space(path)
     yield from _queues(path, chosen)
     if in_the_way(chosen, path) is not None:
@@ -66,7 +68,7 @@ def all_checks(path: Path) -> Iterator[Check]:
     if settings is not None and (hint := elsewhere(settings, path)) is not None:
         yield Check("store", "warning", hint)
     elif not holds_tables(chosen, path):
-        yield Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
+        yield _none_yet(path, chosen, makeable=writing.result == "ok")
     elif settings is not None:
         yield from store_checks(path, settings)
 
@@ -181,6 +183,19 @@ def _writable(path: Path, store: StoreSettings) -> Check:
             f"cannot write in {str(folder)!r}: {error.strerror or error}; check its owner",
         )
     return Check("writing", "ok", f"can write in {str(folder)!r}")
+
+
+def _none_yet(path: Path, store: StoreSettings, *, makeable: bool) -> Check:
+    place = place_of(store, path)
+    if not makeable:
+        return Check(
+            "store", "failed", f"none at {str(path)!r}, and none can be made: see the check of writing"
+        )
+    try:
+        check_writable(place or path)
+    except StoreUnavailableError as error:
+        return Check("store", "failed", str(error))
+    return Check("store", "ok", f"none at {str(path)!r} yet; the first agenthood learn makes it")
 
 
 def _space(path: Path) -> Check:

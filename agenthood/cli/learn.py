@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -38,9 +39,24 @@ class _Time(click.ParamType["datetime"]):
             self.fail(str(error), param, ctx)
 
 
+class _File(click.Path):
+    """A file of episodes; also says what to do with a text that was meant to be one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Check that it is there."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            if not any(map(str.isspace, str(value))):
+                raise
+            self.fail(
+                f"{error.message} If it is an episode: --episode {shlex.quote(str(value))}.", param, ctx
+            )
+
+
 @click.command(short_help="Learn episodes from JSON lines, or one --episode.")
 @click.argument(
-    "file", required=False, metavar="[FILE|-]", type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+    "file", required=False, metavar="[FILE|-]", type=_File(exists=True, dir_okay=False, allow_dash=True)
 )
 @click.option("--episode", metavar="TEXT", help="Learn this one episode instead of a file; needs --score.")
 @click.option("--score", type=Number(0, 1), metavar="NUMBER", help="How well it went, in [0, 1].")
@@ -165,11 +181,23 @@ def _learn_file(session: Session, file: str, rejects: Path | None, batch: int, *
 
 
 def _opened(session: Session, stack: ExitStack) -> Hood:
-    """The store; one that is down is opened to queue what it cannot take, unless the settings say to fail closed."""
+    """The store; one that is down is opened to queue what it cannot take, unless the settings say to fail closed.
+
+    Raises:
+        StoreUnavailableError: it is down, and nothing can be queued.
+    """
+    from agenthood.config import load_settings  # noqa: PLC0415  keeps --help light
+    from agenthood.stores.factory import place_of  # noqa: PLC0415
+    from agenthood.stores.places import check_parts_writable, is_writable  # noqa: PLC0415
+
+    settings = load_settings(session.path)
+    place = place_of(settings.store, session.path)
     try:
+        if place is not None:
+            check_parts_writable(place)
         return stack.enter_context(session.open(create=True))
     except StoreUnavailableError as error:
-        if session.settings().fail == "closed":
+        if settings.fail == "closed" or not is_writable(session.path / settings.store.folder):
             raise
         hood = stack.enter_context(session.open(create=True, soft=True))
         session.output.warn(f"what is learned waits until the store can take it: {error}")

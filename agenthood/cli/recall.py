@@ -76,8 +76,10 @@ def recall(  # noqa: PLR0913  one per option
     "learned, shared", or at a terminal after the id.
 
     The exit code is 0 whether or not a lesson is found, also where there is no store yet, where it cannot be
-    read, or where TEXT is empty, so that a recall before a run never stops the run. Errors are settings that
-    cannot be read or used and, where they say to fail closed, a store that cannot be read.
+    read, or where TEXT is empty, so that an outage never stops the run after a recall. Mistakes do not pass by
+    themselves and are errors: settings that cannot be read or used, also because nobody may look into the
+    directory (1), and options that are not understood (2). So is, where the settings say to fail closed, a
+    store that cannot be read (1). A hook that must never fail needs `|| true`.
     """
     query = _query(text)
     if not query.strip():

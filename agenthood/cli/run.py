@@ -203,6 +203,7 @@ def _tools(job: Job, options: dict[str, Any]) -> Tools:
 
 
 async def _preview(session: Session, job: Job, settings: Settings, chat: ChatSettings, tools: Tools) -> int:
+    from agenthood.runtime.chat.factory import missing_part  # noqa: PLC0415
     from agenthood.runtime.run import preview  # noqa: PLC0415
 
     output = session.output
@@ -230,9 +231,8 @@ async def _preview(session: Session, job: Job, settings: Settings, chat: ChatSet
     output.line(shown_text(text) if sys.stdout.isatty() else text)
     to = f" to {asked.name} {asked.model}" if asked else ""
     output.note(shown(f"{counted(len(lessons), 'lesson')} shown; nothing was sent{to}"))
-    for one in chat.providers[:1]:
-        if one.missing_key is not None:
-            output.warn(one.missing_key)
+    for problem in filter(None, map(missing_part, chat.providers[:1])):
+        output.warn(problem)
     return 0
 
 

@@ -166,7 +166,7 @@ def common_options(command: Callable[_P, _R]) -> Callable[_P, _R]:
         click.option(
             "--dir",
             metavar="PATH",
-            type=click.Path(path_type=Path),
+            type=click.Path(path_type=Path, readable=False),  # what opens it says more, and is no usage error
             expose_value=False,
             callback=_set_path,
             help=f"Directory of the store.  [default: $AGENTHOOD_DIR, else {DEFAULT_DIRECTORY}]",

@@ -31,7 +31,11 @@ _UPKEEP = {
 @click.command(short_help="Say what the store holds.")
 @pass_session
 def status(session: Session, /) -> None:
-    """Say what the store holds, which embedder is active and what the learner has done."""
+    """Say what the store holds, which embedder is active and what the learner has done.
+
+    The trend is rising or falling where the mean score of the last ten judged episodes is more than 0.05 above or
+    below that of the ten before, else stable; of fewer than twenty it compares the later half with the one before.
+    """
     output = session.output
     with session.open(migrate=False) as hood:
         found = hood.status()

@@ -96,7 +96,6 @@ def save_run(home: Path, run: Run) -> Path:
         StoreUnavailableError: it cannot be written.
     """
     path = home / FOLDER / f"{run.id}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(run.to_dict(), ensure_ascii=True, indent=2) + "\n")
     return path
 

@@ -35,6 +35,7 @@ def create_store(settings: StoreSettings, folder: Path, *, tenant: str | None = 
     Raises:
         MissingExtraError: the backend's packages are not installed.
     """
+    check_installed(settings)
     match settings.backend:
         case "postgres":
             from agenthood.stores.postgres.store import PostgresStore  # noqa: PLC0415

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from stores.test_errors import read_only
 
 if TYPE_CHECKING:
     from cli_support import Done, Run
@@ -140,6 +143,52 @@ def test_what_is_in_force_is_told_and_who_warns_named_once(run: Run, configure, 
     done = run("doctor")
     assert done.out.count("warning\tsettings\t") == 3
     assert done.err.count("settings") == 1
+
+
+def every_file(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() if path.is_file() else b"" for path in (folder, *folder.rglob("*"))}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system has no such permissions")
+@pytest.mark.parametrize(
+    ("backend", "part"),
+    [
+        ("lancedb", "memory"),
+        ("lancedb", "memory/vectors.lance/data"),
+        ("lancedb", "memory/.agenthood.lock"),
+        ("sqlite", "memory.sqlite"),
+        ("sqlite", "memory.sqlite.lock"),
+    ],
+)
+def test_a_store_of_which_a_part_cannot_be_written_fails(
+    run: Run, store: Path, monkeypatch: pytest.MonkeyPatch, backend: str, part: str
+) -> None:
+    """Such as one that somebody else has begun: what cannot be written is named, and looking leaves no trace."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", backend)
+    run("learn", "--episode", "x y z", "--score", 1)
+    assert run("doctor").code == 0
+    before = every_file(store)
+    with read_only(store / part):
+        done = run("doctor", "--json")
+        assert every_file(store) == before
+    assert done.code == 1
+    result, said = checks(done)["store"]
+    assert result == "failed"
+    assert str(store / part) in said
+    assert "check who owns" in said
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system has no such permissions")
+@pytest.mark.parametrize("part", [".", "memory"])
+def test_a_store_that_cannot_be_made_fails(run: Run, store: Path, part: str) -> None:
+    """The first learn would not make it, and nobody says it would."""
+    (store / part).mkdir(parents=True)
+    with read_only(store / part):
+        done = run("doctor", "--json")
+    result, said = checks(done)["store"]
+    assert (done.code, result) == (1, "failed")
+    assert "check" in said
+    assert sorted(path.name for path in store.rglob("*")) == ([part] if part != "." else [])
 
 
 def test_a_directory_that_cannot_be_written_fails(run: Run) -> None:

@@ -114,6 +114,29 @@ def test_postgres(run: Run, use, tmp_path: Path) -> None:
     assert password not in done.out + done.err
 
 
+def test_a_user_who_may_only_read(run: Run, use, server: PostgresServer, tmp_path: Path) -> None:
+    """The check of the store says that nothing can be learned, which tables refuse it, and what to grant."""
+    settings = settings_for(tmp_path)
+    use(vector_backend="postgres", store_url=server.url, store_namespace=settings.namespace)
+    lessons_of(run)
+    schema, reader = settings.namespace, f"reader_of_{settings.namespace}"
+    for statement in (
+        f"create role {reader} login password '{SECRET}'",
+        f"grant usage on schema {schema} to {reader}",
+        f"grant select on all tables in schema {schema} to {reader}",
+    ):
+        sql(statement, url=server.url)
+    use(store_url=server.url.replace(f"agenthood:{server.password}", f"{reader}:{SECRET}"))
+    done = run("doctor", "--json")
+    found = checks(done)
+    assert done.code == 1
+    assert found["store"]["result"] == "failed"
+    assert "the user may not write to rows_" in found["store"]["found"]
+    assert "grant insert, update and delete" in found["store"]["found"]
+    sql(f"grant insert, update, delete on all tables in schema {schema} to {reader}", url=server.url)
+    assert checks(run("doctor", "--json"))["store"]["result"] == "ok"
+
+
 def test_a_wrong_password(run: Run, use, server: PostgresServer) -> None:
     """The check of the store fails with what to do, once, and the password is nowhere."""
     use(vector_backend="postgres", store_url=server.url.replace(server.password, SECRET))

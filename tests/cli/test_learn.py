@@ -116,6 +116,42 @@ def test_a_directory_that_cannot_be_written_is_the_only_reason(run: Run, store: 
     assert "cannot be found by meaning yet" not in done.err
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system has no such permissions")
+@pytest.mark.parametrize("backend", ["lancedb", "sqlite"])
+def test_a_file_is_not_begun_where_nothing_can_be_written(
+    run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    """One line says what cannot be made, and what to do; there is no line to go on after."""
+    monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", backend)
+    file = tmp_path / "in.jsonl"
+    file.write_text(json.dumps(GOOD))
+    store.mkdir()
+    with read_only(store):
+        done = run("learn", file)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"agenthood: error: '{store / 'memory'}")
+    assert f"check who owns {str(store)!r}, or choose a path on a writable disk\n" in done.err
+    assert done.err.count("\n") == 1
+    assert list(store.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system has no such permissions")
+@pytest.mark.parametrize("part", ["memory", "memory/vectors.lance"])
+def test_a_file_waits_where_only_the_store_cannot_be_written(
+    run: Run, store: Path, tmp_path: Path, part: str
+) -> None:
+    """As with one episode: its lines are queued, and learned once the store can be written again."""
+    run("learn", "--episode", "x y z", "--score", 1)
+    file = tmp_path / "in.jsonl"
+    file.write_text(json.dumps(GOOD))
+    with read_only(store / part):
+        done = run("learn", file)
+    assert (done.code, done.facts["pending"]) == (0, "1")
+    assert "what is learned waits until the store can take it: " in done.err
+    assert run("status").facts["queued"] == "0"
+    assert run("status").facts["lessons that worked"] == "2"
+
+
 def test_unknown_keys_are_reported_once(run: Run) -> None:
     """A mistyped key is named with what was meant, not once per line."""
     line = '{"episode": "a", "score": 1, "skil": "x"}\n'
@@ -140,6 +176,8 @@ def test_a_mistyped_score_loses_no_episode(run: Run, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ([], "give FILE, - for standard input, or --episode TEXT."),
+        (["mended the clock"], "does not exist. If it is an episode: --episode 'mended the clock'. See"),
+        (["done"], "'done' does not exist. See"),
         (["-", "--episode", "x"], "not both."),
         (["-", "--score", "1"], "--score goes with --episode"),
         (["--episode", "x", "--rejects", "r"], "--rejects is about"),
@@ -250,6 +288,22 @@ def test_a_disk_that_fills_up_stops_at_once(store: Path, tmp_path: Path) -> None
     assert rejects.read_text() == "not json\n"
     with agenthood.open(store) as hood:
         assert hood.status().episodes == 7
+
+
+def test_a_disk_that_is_full_from_the_start(store: Path, tmp_path: Path) -> None:
+    """There is no line to go on after, and none is named."""
+    resource = pytest.importorskip("resource", reason="this system has no limits on file sizes")
+    file = tmp_path / "in.jsonl"
+    file.write_text(json.dumps(GOOD))
+    process = spawn(
+        *("--dir", store, "learn", file),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )
+    _, err = process.communicate(timeout=100)
+    last = err.decode().splitlines()[-1]
+    assert process.returncode == 1
+    assert last.startswith("agenthood: error: stopped before any line was settled: ")
+    assert "size limit" in last
 
 
 def test_reasons_that_repeat_are_counted(run: Run, tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,6 +121,32 @@ def test_a_store_that_cannot_be_read_stops_no_run(run: Run, store: Path) -> None
     assert (done.code, done.out) == (0, "")
     assert "warning" in done.err
     assert run("lessons").code == 1
+
+
+@pytest.mark.parametrize("content", ["{", '{"recallThreshold": 2}', '{"store": "none such"}'])
+def test_settings_that_cannot_be_used_are_an_error(run: Run, store: Path, content: str) -> None:
+    """As the help says: what is mistaken does not pass by itself, and would go unseen for ever."""
+    (store / "config.json").write_text(content)
+    done = run("recall", "flaky login test")
+    assert (done.code, done.out) == (1, "")
+    assert str(store / "config.json") in done.err
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system has no such permissions")
+@pytest.mark.parametrize(("part", "code"), [(".", 1), ("memory", 0)])
+def test_a_directory_that_nobody_may_look_into(store: Path, part: str, code: int) -> None:
+    """Settings that may be in there are an error, a store that is in there is not."""
+    bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    if bound and shutil.which(bound[0]) is None:
+        pytest.skip("there is no setpriv, and root may look into everything")
+    program = [sys.executable, "-m", "agenthood", "--dir", str(store), "recall", "flaky login test"]
+    (store / part).chmod(0)
+    try:
+        done = subprocess.run([*bound, *program], capture_output=True, text=True, check=False)
+    finally:
+        (store / part).chmod(0o755)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert ("cannot read" if code else "memory is degraded") in done.stderr
 
 
 def test_without_a_store_a_recall_finds_nothing_and_makes_nothing(run: Run, tmp_path: Path) -> None:

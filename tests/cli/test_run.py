@@ -90,6 +90,47 @@ def test_only_the_answer_goes_to_a_pipe(agent: Run, server: Server, store: Path)
     assert not server.requests[0].stream
 
 
+WITHOUT = (
+    "import sys; sys.modules[sys.argv.pop(1)] = None; import agenthood.cli; sys.exit(agenthood.cli.main())"
+)
+"""A program that runs agenthood where a package is not installed."""
+
+
+def without(package: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the program where `package` is not installed."""
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT, package, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_missing_sdk_is_noticed_before_anything_is_made(server: Server, store: Path, project: Path) -> None:
+    """One line says what to install: no run, no episode, no store; a dry run warns of it."""
+    done = without("openai", *command(store, project))
+    told = "openai is not installed: pip install 'agenthood-learning[openai]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"agenthood: error: {told}")
+    dry = without("openai", *command(store, project, "--dry-run"))
+    assert dry.returncode == 0
+    assert dry.stderr.endswith(f"agenthood: warning: {told}")
+    assert not store.exists()
+    assert server.requests == []
+
+
+def test_without_one_sdk_the_provider_of_another_is_asked(
+    server: Server, store: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a missing key: the first choice is left out, and said to be."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    store.mkdir()
+    (store / "config.json").write_text(json.dumps({"providers": ["anthropic", "openai"]}))
+    server.script = [say("done")]
+    done = without("anthropic", *command(store, project))
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "warning: anthropic is not installed: pip install 'agenthood-learning[anthropic]'" in done.stderr
+
+
 def test_json_is_the_record(agent: Run, server: Server, store: Path) -> None:
     """With `--json` the one document is the run's file."""
     server.script = [say("done")]

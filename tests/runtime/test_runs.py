@@ -123,5 +123,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(
     (tmp_path / FOLDER).touch()
     with caplog.at_level(logging.WARNING, "agenthood"), recorded(tmp_path, run()) as kept:
         save_softly(tmp_path, kept)
-    assert len(kept.notes) == 1
+    (note,) = kept.notes
+    assert note.startswith(f"cannot write '{tmp_path / FOLDER / kept.id}.json': ")
+    assert "; check that its folder is there and can be written to" in note
     assert "not recorded in a file" in caplog.text

@@ -168,3 +168,36 @@ async def test_a_full_disk(backend: Backend, small_disk: Path):
     acknowledged = _checked(lines, "the disk is full")
     ballast.unlink()
     await _nothing_lost(filled, acknowledged)
+
+
+@pytest.mark.parametrize(
+    ("backend", "package"),
+    [
+        ("sqlite", "apsw"),
+        ("sqlite", "sqlite_vec"),
+        ("postgres", "psycopg"),
+        ("postgres", "pgvector"),
+        ("qdrant", "qdrant_client"),
+    ],
+)
+def test_a_missing_package_is_noticed_before_anything_is_made(
+    tmp_path: Path, backend: str, package: str
+) -> None:
+    """Opening says what to install, and leaves no half of a store."""
+    code = (
+        "import sys; sys.modules[sys.argv[1]] = None\n"
+        "import agenthood\n"
+        "from agenthood.stores.settings import StoreSettings\n"
+        "url = {'postgres': 'postgresql://127.0.0.1:1/x', 'qdrant': 'http://127.0.0.1:1'}.get(sys.argv[2])\n"
+        "embedder, store = agenthood.EmbedderSettings(kind='lexical'), StoreSettings(backend=sys.argv[2], url=url)\n"
+        "settings = agenthood.Settings(embedder, store=store)\n"
+        "try: agenthood.open(sys.argv[3], settings=settings)\n"
+        "except agenthood.ConfigError as error: print(error)"
+    )
+    folder = tmp_path / ".agenthood"
+    done = subprocess.run(
+        [sys.executable, "-c", code, package, backend, folder], capture_output=True, text=True, check=True
+    )
+    name = package.replace("_", "-")
+    assert done.stdout == f"{name} is not installed: pip install 'agenthood-learning[{backend}]'\n"
+    assert not folder.exists()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _UNCHANGED = " AND ".join(
     f"(target.{name} = source.{name} OR (target.{name} IS NULL AND source.{name} IS NULL))"
-    for name in ("content", "metadata", "created_at")
+    for name in ("vector", "content", "metadata", "created_at")
 )
 
 

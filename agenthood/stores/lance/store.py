@@ -40,7 +40,7 @@ from agenthood.stores.lance.sql import compile_filter, only_ids
 from agenthood.stores.lance.tables import ATTEMPTS, LanceTables
 from agenthood.stores.lance.versions import Versions
 from agenthood.stores.lance.writes import Superseded, add, delete_ids, have_rows, merge
-from agenthood.stores.places import check_writable
+from agenthood.stores.places import check_parts_writable
 from agenthood.stores.validation import check_queries, partition, storable_ids
 
 if TYPE_CHECKING:
@@ -335,12 +335,12 @@ class LanceStore:
         """See `VectorStore.health`."""
         detail: dict[str, Any] = {"path": str(self.path)}
         try:
-            check_writable(self.path)
             detail["version"] = f"LanceDB {version('lancedb')}"
             for collection in await self._tables.list() if self.path.is_dir() else ():
                 found = await self._tables.look(collection, partial(told, collection=collection))
                 if found is not None:
                     detail[collection.name] = found
+            check_parts_writable(self.path)
         except AgenthoodError as exc:
             return Health("lancedb", ok=False, detail=detail, problem=str(exc))
         return Health("lancedb", ok=True, detail=detail)

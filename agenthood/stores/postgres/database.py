@@ -11,7 +11,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agenthood.errors import StoreError
+from agenthood.errors import StoreError, StoreUnavailableError
 from agenthood.stores.postgres.address import Address
 from agenthood.stores.postgres.connections import Connection, Connections
 from agenthood.stores.postgres.errors import MADE_MEANWHILE, REPEATABLE, state_of, translated
@@ -32,6 +32,11 @@ _GRANTED = (
     "select has_schema_privilege(%s, %s::regnamespace, 'usage') and pg_has_role(current_user, %s, 'member') "
     "and not exists (select from pg_class where relkind = 'r' and relname like 'rows\\_%%' "
     "and not has_table_privilege(%s, oid, 'insert') and relnamespace = %s::regnamespace)"
+)
+_REFUSED = (
+    "select relname from pg_class where relkind = 'r' and relname like 'rows\\_%%' and relnamespace = %s::regnamespace "
+    "and not (has_table_privilege(oid, 'insert') and has_table_privilege(oid, 'update') "
+    "and has_table_privilege(oid, 'delete')) order by relname"
 )
 _LONGEST_NAME = 55
 """Postgres cuts names after 63 bytes."""
@@ -99,6 +104,20 @@ class Database:
         """
         async with self.own("opening the store") as connection:
             await check_makeable(connection, self.schema)
+
+    async def check_writable(self) -> None:
+        """Whether the user may write to the tables that are there.
+
+        Raises:
+            StoreUnavailableError: one of them may only be read.
+        """
+        async with self.transaction("looking at the user's rights") as connection:
+            refused = [name for (name,) in await connection.run(_REFUSED, [self.quoted_schema])]
+        if refused:
+            raise StoreUnavailableError(
+                f"Postgres at {self.address}: the user may not write to {', '.join(refused)} in the schema "
+                f"{self.schema!r}: let an administrator grant insert, update and delete"
+            )
 
     def forget(self) -> None:
         """Look again before the next use: another process may have dropped the schema."""

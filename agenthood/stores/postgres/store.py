@@ -301,8 +301,7 @@ class PostgresStore:
                     f"Postgres at {self._database.address} is read-only, such as a standby: "
                     "give the address of the primary server"
                 )
-            if not ready:
-                await self._database.check_makeable()
+            await (self._database.check_writable() if ready else self._database.check_makeable())
         except AgenthoodError as exc:
             return Health("postgres", ok=False, detail=detail, problem=str(exc))
         return Health("postgres", ok=True, detail=detail)

@@ -16,7 +16,7 @@ from agenthood.errors import AgenthoodError
 from agenthood.formats import unstorable_reason
 from agenthood.stores.base import LEXICAL_DIMENSION, Health, Hit, Matrix, UpsertResult
 from agenthood.stores.lock import StoreLock
-from agenthood.stores.places import check_writable
+from agenthood.stores.places import check_parts_writable
 from agenthood.stores.sqlite import reads, schema, upkeep, writes
 from agenthood.stores.sqlite.connection import reading, writing
 from agenthood.stores.sqlite.errors import load_apsw, translated
@@ -276,19 +276,11 @@ class SqliteStore:
         detail: dict[str, Any] = {"path": str(self.path)}
         try:
             doing = f"checking {str(self.path)!r}"
-            detail |= await self._workers.run(doing, _described, self._makeable, writing=True)
+            check_parts_writable(self.path)  # first: SQLite leaves files beside one that it may not write
+            detail |= await self._workers.run(doing, _described, _version, writing=True)
         except AgenthoodError as exc:
             return Health("sqlite", ok=False, detail=detail, problem=str(exc))
         return Health("sqlite", ok=True, detail=detail)
-
-    def _makeable(self) -> dict[str, Any]:
-        """What is known before there is a database.
-
-        Raises:
-            StoreUnavailableError: none could be made.
-        """
-        check_writable(self.path)
-        return {"version": f"SQLite {load_apsw().sqlite_lib_version()}"}
 
     async def close(self) -> None:
         """See `VectorStore.close`."""
@@ -329,6 +321,11 @@ class SqliteStore:
 
 def _as_it_is(_: apsw.Connection, tables: Tables, __: Job) -> Collection:
     return tables.collection
+
+
+def _version() -> dict[str, Any]:
+    """What is known before there is a database."""
+    return {"version": f"SQLite {load_apsw().sqlite_lib_version()}"}
 
 
 def _described(connection: apsw.Connection, _: Job) -> dict[str, Any]:
