@@ -21,6 +21,7 @@ from agenthood.stores.filters import Equals
 from agenthood.stores.lance.index import DEFAULT_RULES
 from agenthood.stores.lance.purge import purge
 from agenthood.stores.lance.store import LanceStore
+from agenthood.stores.lance.tail import join_tail
 from hoods import files_with
 from support import (
     CREATED,
@@ -293,3 +294,26 @@ async def test_a_purge_undoes_nothing_that_node_writes_meanwhile(
     assert found.content == row["content"]
     np.testing.assert_array_equal(found.vector, np.array(row["vector"], np.float32))
     assert files_with(folder, "secret") == []
+
+
+async def test_joining_undoes_nothing_that_node_writes_meanwhile(folder: Path, store: LanceStore):
+    """What Node replaces between a row's being read and written anew stays, if only its vector, and is not doubled."""
+    rows = [
+        Record(f"r{n}", "the same", {"type": "long_term"}, CREATED, vector=unit_vector(1)) for n in range(9)
+    ]
+    for row in rows:
+        await store.upsert(SHARED, [row])
+    there = node_rows(folder)["r4"]
+    theirs = {
+        "id": "r4", "content": "the same", "metadata": there["metadata"], "created_at": CREATED,
+        "vector": unit_vector(2).tolist(),
+    }  # fmt: skip
+    raw = await (await lancedb.connect_async(folder)).open_table("vectors")
+    table: Any = Interrupted(raw, lambda: node_store("upsert", folder, [theirs]) and None)
+    assert await join_tail(table, 6_000) is not None
+    found = await store.get(SHARED, [row.id for row in rows], vectors=True)
+    assert {id_: row.vector.tolist() for id_, row in found.items()} == {
+        row.id: unit_vector(2 if row.id == "r4" else 1).tolist() for row in rows
+    }
+    assert await store.count(SHARED) == len(node_rows(folder)) == 9
+    assert (await raw.stats())["fragment_stats"]["num_fragments"] < 9

@@ -49,6 +49,11 @@ class Collection:
         """The metadata keys kept as columns: what a backend indexes for filters."""
         return (*(TYPED_FIELDS if self.typed else ()), *(SCOPE_FIELDS if self.scoped else ()))
 
+    @property
+    def ours(self) -> bool:
+        """Whether nobody writes there without the write lock, as the TypeScript program does to the shared table."""
+        return self.typed or self.scoped
+
 
 SHARED = Collection("vectors", SHARED_DIMENSION)
 """The table shared with the TypeScript program: all key-value rows, and the patterns of a 1536-dimensional space."""

@@ -6,16 +6,20 @@ import asyncio
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lancedb
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agenthood.stores.lance.store import LanceStore
 from agenthood.stores.lance.tail import FRAGMENT_BITS, join_tail
 from stores.backends import SHARED, TYPED, everything, fields, full, record, unit
+
+if TYPE_CHECKING:
+    from agenthood.stores.base import Collection
 
 ROW = 1_000.0  # bytes
 
@@ -104,17 +108,37 @@ async def test_a_cut_fragment_is_left_alone(tmp_path: Path):
     assert await table.count_rows(first) == 20
 
 
-async def test_only_tables_of_our_own_are_joined(tmp_path: Path):
-    """The shared table is written by a program that takes no lock: what it replaces meanwhile would be written over."""
-    for collection, joined in ((SHARED, False), (TYPED, True)):
-        store = LanceStore(tmp_path / collection.name)
-        for number in range(12):
-            row = full(number) if collection.typed else record(f"r{number}", vector=unit(number))
-            await store.upsert(collection, [row])
-        await store._background._joined(collection)
-        table = await _table(tmp_path / collection.name, collection.name)
-        assert (len(await _fragments(table)) < 12) is joined
-        await store.close()
+async def test_several_rows_of_an_id_are_not_joined(tmp_path: Path):
+    """Another program adds to the shared table without looking; which of the rows is read does not change."""
+    store = LanceStore(tmp_path)
+    for number in range(4):
+        await store.upsert(SHARED, [record(f"r{number}", vector=unit(number))])
+    table = await _table(tmp_path, SHARED.name)
+    for text in ("first", "second", "third", "fourth"):
+        row = {"id": "r1", "vector": unit(1), "content": text, "metadata": "{}", "created_at": "2030"}
+        await table.add(pa.Table.from_pylist([row], schema=await table.schema()))
+    before = await _fragments(table)
+    assert await join_tail(table, ROW) is None
+    assert await _fragments(table) == before
+    assert (await store.get(SHARED, ["r1"]))["r1"].content == "fourth"
+    await store.close()
+
+
+@pytest.mark.parametrize("collection", [SHARED, TYPED], ids=["shared", "typed"])
+async def test_joining_changes_no_version_that_is_told(tmp_path: Path, collection: Collection):
+    """Upkeep joins the fragments of any table while single rows are written; each write raises the version by one."""
+    store = LanceStore(tmp_path)
+    versions = []
+    for number in range(40):
+        row = full(number) if collection.typed else record(f"r{number}", vector=unit(number))
+        versions.append((await store.upsert(collection, [row])).version)
+        if number % 16 == 15:
+            await store._background._joined(collection)
+    assert [later - earlier for earlier, later in pairwise(versions)] == [1] * 39
+    table = await _table(tmp_path, collection.name)
+    assert len(await _fragments(table)) < 16
+    assert await store.count(collection) == 40
+    await store.close()
 
 
 async def test_single_writes_leave_few_fragments(tmp_path: Path):

@@ -1,6 +1,6 @@
 """Upkeep of a LanceDB table beside the work: begun by a commit now and then, waited for when the store closes.
 
-The last fragments of a table of our own are joined at once. A compaction keeps writers out, so it waits for a moment in
+The last fragments of a table are joined at once. A compaction keeps writers out, so it waits for a moment in
 which nobody of this process writes, unless it is urgent. One of a large table takes too long for that: it is done
 beside the writers, and another time if one comes first.
 """
@@ -100,10 +100,9 @@ class BackgroundUpkeep:
                 await keep_indexed(table, collection, self._rules)
 
     async def _joined(self, collection: Collection) -> Condition:
-        """Join the last fragments of a table of our own if there are many, which is worth a short wait."""
+        """Join the last fragments of a table if there are many, which is worth a short wait."""
         found = await self._look(collection)
-        ours = collection.typed or collection.scoped
-        if not ours or found.fragments < (HEAVY_JOINED_FROM if found.heavy else JOINED_FROM):
+        if found.fragments < (HEAVY_JOINED_FROM if found.heavy else JOINED_FROM):
             return found
         async with self._tables.exclusive():
             work = partial(join_tail, bytes_per_row=found.bytes_per_row)
@@ -111,16 +110,19 @@ class BackgroundUpkeep:
         return await self._look(collection)
 
     async def _rewritten(
-        self, doing: str, collection: Collection, work: Callable[[AsyncTable], Awaitable[object]]
+        self, doing: str, collection: Collection, work: Callable[[AsyncTable], Awaitable[int | None]]
     ) -> None:
-        """Do what changes no record, under the write lock, and tell of it."""
+        """Do what changes no record, under the write lock, and tell of it unless somebody else wrote meanwhile."""
 
-        async def watched(table: AsyncTable) -> tuple[int, int]:
+        async def watched(table: AsyncTable) -> tuple[int, int, bool]:
             before = await table.version()
-            await work(table)
-            return before, await table.version()
+            made = await work(table)
+            after = await table.version()
+            return before, after, collection.ours or made == after == before + 1
 
-        self._rewrote(collection, *await self._tables.run(doing, collection, watched))
+        before, after, alone = await self._tables.run(doing, collection, watched)
+        if alone:
+            self._rewrote(collection, before, after)
 
     async def _look(self, collection: Collection) -> Condition:
         folder = self._tables.folder(collection)

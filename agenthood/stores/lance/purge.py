@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 from agenthood.stores.lance.index import rebuild
 from agenthood.stores.lance.leftovers import GRACE, remove_unnamed
 from agenthood.stores.lance.sql import one_of
-from agenthood.stores.lance.tail import FRAGMENT_BITS
 from agenthood.stores.lance.upkeep import optimize
-from agenthood.stores.lance.writes import chunks, delete_ids, delete_rows, superseded
+from agenthood.stores.lance.writes import (
+    FRAGMENT_BITS,
+    chunks,
+    delete_ids,
+    delete_rows,
+    superseded,
+    write_anew,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +26,6 @@ if TYPE_CHECKING:
 
     from agenthood.stores.base import Collection
     from agenthood.stores.lance.index import IndexRules
-
-_UNCHANGED = " AND ".join(
-    f"(target.{name} = source.{name} OR (target.{name} IS NULL AND source.{name} IS NULL))"
-    for name in ("vector", "content", "metadata", "created_at")
-)
 
 
 async def purge(
@@ -64,6 +65,4 @@ async def _rewrite(table: AsyncTable, fragment: int) -> None:
         await delete_rows(table, await superseded(table, listed))
         rows = await table.query().where(f"{listed} AND {there}").to_arrow()
         if rows.num_rows:
-            # As they are, byte for byte; what another process changed meanwhile has left the file already.
-            merging = table.merge_insert("id").when_matched_update_all(where=_UNCHANGED)
-            await merging.use_index(False).execute(rows, on_bad_vectors="null")
+            await write_anew(table, rows, [fragment])

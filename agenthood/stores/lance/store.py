@@ -311,11 +311,10 @@ class LanceStore:
         return await self._tables.run("reading", collection, read)
 
     def _rewrote(self, collection: Collection, before: int, after: int) -> None:
-        """Upkeep under the write lock led from one version to another."""
-        # In the shared table it may have been another program, which takes no lock.
-        if collection.typed or collection.scoped:
-            self._versions.rewritten(collection, before, after)
-            self._known.rewritten(collection, before, after)
+        """Upkeep under the write lock led from one version to another, and nothing else."""
+        self._versions.rewritten(collection, before, after)
+        self._known.rewritten(collection, before, after)
+        self._superseded.none_added(collection, after)
 
     # -- upkeep -----------------------------------------------------------------------------------------
 
@@ -328,7 +327,8 @@ class LanceStore:
             with translated(f"maintaining {collection.name!r}"):
                 before = await table.version()
                 report = await upkeep.maintain(table, collection, self._rules)
-                self._rewrote(collection, before, await table.version())
+                if collection.ours:  # else it may have been another program, which takes no lock
+                    self._rewrote(collection, before, await table.version())
                 return report
 
     async def health(self) -> Health:

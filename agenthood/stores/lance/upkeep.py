@@ -41,6 +41,8 @@ _UNINDEXED_SHARE = 0.1
 _URGENT_UNINDEXED = 20  # times as many
 # 1,000 versions add 0.4 ms to every call, and what was rewritten since stays on the disk.
 _OLD_VERSIONS, _URGENT_OLD_VERSIONS = 100, 500
+# To remove them LanceDB rewrites the table, and what was the shared one before stays ten minutes.
+_URGENT_OLD_SHARED_VERSIONS = 5_000
 _GROWN_SHARE = 0.02
 KEEP_SHARED_VERSIONS = timedelta(minutes=10)
 KEEP_OWN_VERSIONS = timedelta(seconds=10)
@@ -49,7 +51,7 @@ _ATTEMPTS = 5
 
 def kept_for(collection: Collection) -> timedelta:
     """How long the old versions of a table stay."""
-    return KEEP_OWN_VERSIONS if collection.typed or collection.scoped else KEEP_SHARED_VERSIONS
+    return KEEP_OWN_VERSIONS if collection.ours else KEEP_SHARED_VERSIONS
 
 
 class Need(IntEnum):
@@ -87,11 +89,12 @@ async def condition_of(
     megabytes, rows = stats["total_bytes"] / 1e6, stats["num_rows"]
     fragments = stats["fragment_stats"]["num_fragments"]
     bearable = min(MOST_FRAGMENTS, max(FEWEST_FRAGMENTS, int(_FRAGMENTS_PER_ROOT_MB * megabytes**0.5)))
+    urgent = _URGENT_OLD_VERSIONS if collection.ours else _URGENT_OLD_SHARED_VERSIONS
     unindexed = min(_MOST_UNINDEXED, max(_FEWEST_UNINDEXED, int(rows * _UNINDEXED_SHARE)))
     need = max(
         _need(fragments, bearable, min(MOST_FRAGMENTS, 2 * bearable)),
         _need(await _unindexed(table, collection), unindexed, _URGENT_UNINDEXED * unindexed),
-        _need(_removable(folder, kept_for(collection)), _OLD_VERSIONS, _URGENT_OLD_VERSIONS),
+        _need(_removable(folder, kept_for(collection)), _OLD_VERSIONS, urgent),
     )
     return Condition(
         need, megabytes > rules.heavy_from_mb, rows, fragments, stats["total_bytes"] / max(1, rows)

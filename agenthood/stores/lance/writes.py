@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 from agenthood.stores.lance.sql import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lancedb.table import AsyncTable
 
     from agenthood.stores.base import Collection
 
 IDS_PER_LOOKUP = 2_000
+FRAGMENT_BITS = 32
+"""A row's id is its fragment's number, then so many bits for its place in it."""
 
 
 def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -60,6 +62,29 @@ async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:
     return version
 
 
+async def write_anew(table: AsyncTable, rows: Any, fragments: Iterable[int]) -> int:  # noqa: ANN401  a pyarrow.Table
+    """Write rows as they are, byte for byte, into another fragment.
+
+    What another program, which takes no lock, changes or removes meanwhile has left its fragment already, and stays
+    as that program wrote it.
+
+    Args:
+        table: the table; whoever calls holds its write lock.
+        rows: whole rows of it, each id once.
+        fragments: where they are.
+
+    Returns:
+        The version this made.
+    """
+    there = " OR ".join(
+        f"(target._rowid >= {fragment << FRAGMENT_BITS} AND target._rowid < {(fragment + 1) << FRAGMENT_BITS})"
+        for fragment in fragments
+    )
+    merging = table.merge_insert("id").when_matched_update_all(where=there).use_index(False)
+    version: int = (await merging.execute(rows, on_bad_vectors="null")).version
+    return version
+
+
 async def superseded(table: AsyncTable, condition: str | None = None) -> list[int]:
     """The row ids of the rows that are not what their id is read as: the newest, the later if equally new."""
     import pyarrow.compute as pc  # noqa: PLC0415
@@ -91,7 +116,7 @@ class Superseded:
 
     async def left_out(self, collection: Collection, table: AsyncTable) -> str | None:
         """The SQL condition that leaves these rows out, or None if there are none."""
-        if collection.typed or collection.scoped:  # nobody else writes there
+        if collection.ours:
             return None
         version = await table.version()
         known, old = self._known.get(collection.name, (-1, ""))
