@@ -85,7 +85,10 @@ _LOWER_NEEDLES = (
 def without_named(text: str) -> str:
     """Replace every secret in `text` that only its surroundings show to be one by its mark."""
     lowered = text.lower()
-    if not any(needle in lowered for needle in _LOWER_NEEDLES):
+    for needle in _LOWER_NEEDLES:  # a plain loop: nearly every text is looked through to no avail
+        if needle in lowered:
+            break
+    else:
         return text
     if "://" in lowered:
         text = _URL_TOKEN.sub(mark("url-login"), _URL_LOGIN.sub(_hide_login, text))

@@ -15,6 +15,8 @@ _START = (
     r"|(?<=\[\dm)|(?<=\[\d\dm)|(?<=;\dm)|(?<=;\d\dm))"
 )
 _WORD = "[A-Za-z0-9_-]"
+SHORTEST_RUN = 12
+"""Every secret of a shape here has at least so many characters, none of them white space."""
 
 
 class _Shape(NamedTuple):
