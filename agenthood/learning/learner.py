@@ -175,7 +175,7 @@ class EpisodeLearner:
         embedded = await self._embed(_texts(intakes), prepared.words)
         async with self._store.exclusive():
             now, reads = self._clock(), GatheredReads(self._store, SHARED)
-            known = Known(candidates=[[] for _ in lasting])
+            known = Known(candidates=[()] * len(lasting))
             _, _, tally, (ids, before) = await asyncio.gather(
                 look_up(reads, known, [intake.pattern for intake in lasting]),
                 self._search(known, lasting, embedded),
@@ -263,7 +263,8 @@ class EpisodeLearner:
             return
         calibration = self._index.calibration
         known.candidates = [
-            [one for one in some if one.score(calibration) >= self._threshold] for some in found
+            tuple(one for one in some if one.score(calibration) >= self._threshold) if some else ()
+            for some in found
         ]
 
     @staticmethod

@@ -118,14 +118,17 @@ async def look_up(reads: GatheredReads, held: Held, patterns: Sequence[str]) -> 
 
 def _sharing_a_key(held: Held, patterns: Sequence[str]) -> list[str]:
     """The patterns whose hash another pattern has, held or among these: they may live under a suffix."""
-    texts: dict[str, set[str]] = {}
+    first: dict[str, str] = {}
+    shared: set[str] = set()
     for pattern in patterns:
-        texts.setdefault(hash_pattern(pattern), set()).add(pattern)
+        key = hash_pattern(pattern)
+        if first.setdefault(key, pattern) != pattern:
+            shared.add(key)
     for id_, text in held.taken.items():
         key = "v1:" + lesson_key(id_).removeprefix("v1:")
-        if key in texts:
-            texts[key].add(text)
-    return [pattern for found in texts.values() if len(found) > 1 for pattern in found if pattern]
+        if first.get(key, text) != text:
+            shared.add(key)
+    return [pattern for pattern in patterns if hash_pattern(pattern) in shared] if shared else []
 
 
 def rows_under(keys: Iterable[str]) -> list[str]:

@@ -122,17 +122,17 @@ def partition(
 def _sound(vectors: Sequence[Vector | None], dimension: int) -> npt.NDArray[np.bool_]:
     """Which vectors can surely be stored, seen for all at once; `vector_reason` decides on the others."""
     sound = np.array([vector is None for vector in vectors], dtype=np.bool_)
-    rows = [
-        row
+    fitting = {
+        row: vector
         for row, vector in enumerate(vectors)
         if isinstance(vector, np.ndarray) and vector.dtype == np.float32 and vector.shape == (dimension,)
-    ]
-    if rows:
-        matrix = np.stack([vectors[row] for row in rows])
+    }
+    if fitting:
+        matrix = np.stack(list(fitting.values()))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
         # Well within the bounds, as these lengths are less exact; that of a vector with a NaN is within none.
-        sound[rows] = (norms > 2 * SMALLEST_NORM) & (norms < LARGEST_NORM / 2)
+        sound[list(fitting)] = (norms > 2 * SMALLEST_NORM) & (norms < LARGEST_NORM / 2)
     return sound
 
 
