@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from agenthood.secret_names import SECRET_NAME, is_secret, without_named
-from agenthood.secret_shapes import SHORTEST_RUN, is_mark, mark, without_known_shapes
+from agenthood.secret_shapes import is_mark, mark, without_known_shapes
 
 MAX_DEPTH = 200
 """JSON nested deeper than this is replaced as a whole rather than looked through."""
@@ -45,25 +45,12 @@ def redact(text: str) -> str:
     Returns:
         The text without secrets; `text` itself if it holds none.
     """
-    if not may_hold_secret(text):
-        return text
     for _ in range(_MOST_ROUNDS):  # what stood glued to one secret may be seen only when that is gone
         redacted = _redact_once(text)
         if redacted == text:
             break
         text = redacted
     return text
-
-
-def may_hold_secret(text: str) -> bool:
-    """False for most plain texts, in which nothing of any shape can be.
-
-    A secret that is known by itself, or by the word "bearer" before it, is an unbroken run of characters; any other
-    follows one of the signs.
-    """
-    if ":" in text or "=" in text or "--" in text:
-        return True
-    return len(text) >= SHORTEST_RUN and max(map(len, text.split()), default=0) >= SHORTEST_RUN
 
 
 def redact_json(value: Any) -> Any:  # noqa: ANN401 - any JSON value
