@@ -36,8 +36,8 @@ _KEY_BODY = re.compile(
 def redact(text: str) -> str:
     """Replace each secret in `text` by `[redacted:KIND]`; everything else stays as it is.
 
-    Redacting again changes nothing. Takes about 1 microsecond for a plain sentence and time linear in the length
-    for any text.
+    Redacting again changes nothing. Takes about 2 microseconds for a sentence without a secret and time
+    linear in the length for any text.
 
     Args:
         text: any text, of any length.
