@@ -16,7 +16,7 @@ from agenthood.errors import InvalidInputError
 from agenthood.records import KINDS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 INDEX_VERSION_KEY = "__index_version__"
 INDEX_CURRENT_VERSION = 2
@@ -52,11 +52,15 @@ def hash_pattern(pattern: str) -> str:
     (|-2^31| is 2^31). Lone surrogates count as the units they are. Two patterns can share a key: the hash
     has 31 bits and is linear.
     """
-    units = pattern.encode("utf-16-le", "surrogatepass")
     h = 0
-    for low, high in zip(units[::2], units[1::2], strict=True):
-        h = (31 * h + (high << 8 | low)) & 0xFFFFFFFF
+    for unit in pattern.encode() if pattern.isascii() else _utf16_units(pattern):
+        h = (31 * h + unit) & 0xFFFFFFFF
     return "v1:" + base36(0x100000000 - h if h & 0x80000000 else h)
+
+
+def _utf16_units(text: str) -> Iterator[int]:
+    units = text.encode("utf-16-le", "surrogatepass")
+    return (high << 8 | low for low, high in zip(units[::2], units[1::2], strict=True))
 
 
 def pattern_text(kind: Kind, member: str, skill: str, episode: str) -> str:
@@ -90,13 +94,17 @@ def split_pattern(
 
 def storable(text: str) -> str:
     """`text` with NUL and lone surrogates, which backends fail on, replaced by U+FFFD."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    return text if _is_plain(text) else _UNSTORABLE.sub("\ufffd", text)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether `text` is ASCII without NUL, as nearly every one is: Python knows that almost without reading it."""
+    return text.isascii() and "\x00" not in text
 
 
 def unstorable_reason(text: str) -> str | None:
     """Why no backend may see `text`, or None if it may."""
-    # Nearly every text is plain ASCII, which Python knows without reading it.
-    found = None if text.isascii() and "\x00" not in text else _UNSTORABLE.search(text)
+    found = None if _is_plain(text) else _UNSTORABLE.search(text)
     if found is None:
         return None
     what = "a NUL character" if found.group() == "\x00" else f"the lone surrogate {found.group()!r}"

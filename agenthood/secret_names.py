@@ -84,9 +84,19 @@ _LOWER_NEEDLES = (
 
 def without_named(text: str) -> str:
     """Replace every secret in `text` that only its surroundings show to be one by its mark."""
+    return _without_named(text) if _has_sign(text) else text
+
+
+def _has_sign(text: str) -> bool:
+    """False for most texts: they have nothing that stands before such a secret, and none of the words."""
     lowered = text.lower()
-    if not any(needle in lowered for needle in _LOWER_NEEDLES):
-        return text
+    if not (":" in text or "=" in text or "--" in text):
+        return "bearer" in lowered
+    return any(needle in lowered for needle in _LOWER_NEEDLES)
+
+
+def _without_named(text: str) -> str:
+    lowered = text.lower()
     if "://" in lowered:
         text = _URL_TOKEN.sub(mark("url-login"), _URL_LOGIN.sub(_hide_login, text))
     if "=" in lowered:

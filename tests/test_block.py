@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenthood import block
-from agenthood.block import CLOSING, OPENING, SYSTEM_WARNING, contains_block, inert, render_block
+from agenthood.block import (
+    CLOSING,
+    OPENING,
+    SYSTEM_WARNING,
+    contains_block,
+    inert,
+    may_hold_block,
+    render_block,
+)
 from agenthood.errors import InvalidInputError
 
 
@@ -272,6 +280,27 @@ def test_any_text_can_be_asked(text: str) -> None:
     """No text raises, and a block after it is found all the same."""
     contains_block(text)
     assert contains_block(f"{text}\n{BLOCK}\n{text}")
+
+
+_, PREAMBLE, *REST = BLOCK.splitlines()
+PARTS = [PREAMBLE, PREAMBLE.upper(), "\n".join(REST[:2]), BLOCK[:60]]
+PARTS += [html.escape(BLOCK[:60]), json.dumps(BLOCK[:60]).replace("<", "\\u003c")]
+PARTS += [BLOCK[:60].translate({ord("<"): "\uff1c", ord(">"): "\uff1e"})]
+
+
+@given(
+    st.integers(0, len(BLOCK)),
+    st.integers(0, len(BLOCK)),
+    st.sampled_from(["\n", "\n> ", "\\n", "&#10;", " ", " \n  | "]),
+    st.one_of(HOSTILE, st.sampled_from(PARTS)),
+)
+def test_a_text_that_is_not_looked_through_holds_no_block(
+    start: int, end: int, line: str, beside: str
+) -> None:
+    """Only what the thorough look would find nothing in is passed over."""
+    text = BLOCK[start:end].replace("\n", line).replace(" ", line, 3)
+    for one in (text, beside, beside + text, beside.replace(" ", line)):
+        assert may_hold_block(one) or not block._holds_block(block._fold(one))
 
 
 @pytest.mark.parametrize(

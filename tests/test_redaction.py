@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agenthood import secret_names, secret_shapes
 from agenthood.redaction import MAX_DEPTH, redact, redact_json
 
 # Put together here, so that no scanner takes these made-up values for real ones.
@@ -257,6 +258,44 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     """What is redacted stays as it is when redacted again."""
     once = redact(text)
     assert redact(once) == once
+
+
+PIECES = [part for secret in KNOWN.values() for one in secret for part in (one, one[:11], one[:15])]
+PIECES += [
+    "bearer",
+    "Bearer ",
+    "token",
+    "password",
+    ":",
+    "=",
+    "-",
+    "--",
+    " ",
+    "\u00a0",
+    "\n",
+    "://a:b@",
+    "-p",
+    "curl -u a",
+]
+
+
+def _passed_over(text: str) -> bool:
+    """Whether all that is not looked through thoroughly would come out as it is."""
+    shapes = secret_shapes._has_long_word(text) or secret_shapes._without_shapes(text) == text
+    return shapes and (secret_names._has_sign(text) or secret_names._without_named(text) == text)
+
+
+@given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=8).map("".join))
+def test_a_text_that_is_not_looked_through_holds_no_secret(text: str) -> None:
+    """Only what the thorough look would leave alone is passed over."""
+    assert _passed_over(text)
+
+
+def test_a_secret_cut_short_is_looked_at_as_long_as_it_is_one() -> None:
+    """Down to the shortest text of every shape and surrounding that is redacted."""
+    whole = [secret for _, secret in SECRETS] + [around.format(secret) for around, secret in NAMED]
+    for text in (one[:length] for one in whole for length in range(len(one) + 1)):
+        assert _passed_over(text), text
 
 
 HOSTILE = (

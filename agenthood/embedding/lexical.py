@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from agenthood.embedding.base import EmbeddingSpace, Role, Vectors, clean
 from agenthood.embedding.keywords import terms
 from agenthood.embedding.stopwords import DAMPED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["DIMENSION", "LexicalEmbedder", "lexical_vector", "lexical_vectors", "terms"]
 
@@ -29,7 +28,9 @@ DIMENSION = 256
 
 _TOKEN = re.compile(r"[a-z0-9]+|[^\W_a-z0-9]")
 _FIRST_CJK = "\u2e80"
+_LISTED = 0.5  # what a feature counts each time it is listed
 _DAMPING = 0.15
+_HASH_BYTES = 8
 _LONGEST_CACHED = 32
 _CHUNK = 1_024
 _INLINE = 32  # fewer texts take less time than a hop to a worker thread
@@ -61,34 +62,38 @@ def lexical_vectors(texts: Sequence[str], *, dimension: int = DIMENSION, salt: s
 
 
 def _fill(rows: Vectors, texts: Sequence[str], salt: str) -> None:
-    """Write the vectors of one chunk into `rows`: one array operation for all its features."""
-    hashes: list[int] = []
-    counts: list[float] = []
-    sizes: list[int] = []
-    for text in texts:
-        features = _features(text, salt)
-        hashes.extend(features)
-        counts.extend(features.values())
-        sizes.append(len(features))
+    """Write the vectors of one chunk into `rows`: a few array operations for all its features."""
     count, dimension = rows.shape
-    keys = np.array(hashes, dtype=np.uint64)
-    buckets = (keys % np.uint64(dimension)).astype(np.intp)
-    buckets += np.repeat(np.arange(count, dtype=np.intp) * dimension, sizes)
-    signs = ((keys >> np.uint64(32)) & np.uint64(1)).astype(np.float64) * 2 - 1
-    values = signs * np.sqrt(np.array(counts, dtype=np.float64))
+    parts = [part for text in texts for part in _features(text, salt)]
+    sizes = np.array([len(part) // _HASH_BYTES for part in parts], dtype=np.intp)
+    keys = np.frombuffer(b"".join(parts), dtype="<u8")
+    owners = np.repeat(np.arange(2 * count) // 2, sizes)
+    weights = np.repeat(np.tile([_LISTED, _LISTED * _DAMPING], count), sizes)
+    values = _once_each(keys, owners, weights) * np.where(keys >> np.uint64(32) & np.uint64(1), 1.0, -1.0)
+    buckets = owners * dimension + (keys % np.uint64(dimension)).astype(np.intp)
     sums = np.bincount(buckets, weights=values, minlength=count * dimension).reshape(count, dimension)
     norms = np.sqrt(np.square(sums).sum(axis=1, keepdims=True))
     np.divide(sums, norms, out=rows, where=norms > 0, casting="same_kind")
 
 
-def _features(text: str, salt: str) -> dict[int, float]:
-    """Count the features of one text: 64-bit hash to weighted count.
+def _once_each(
+    keys: npt.NDArray[np.uint64], owners: npt.NDArray[np.intp], weights: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """For each feature of each text the root of its weights' sum where it is listed first, 0 where it is again."""
+    order = np.argsort(keys, kind="stable")  # those of one key stay in the order of the texts
+    keys, owners = keys[order], owners[order]
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = (keys[1:] != keys[:-1]) | (owners[1:] != owners[:-1])
+    values = np.zeros(len(order))
+    values[order[first]] = np.sqrt(np.bincount(np.cumsum(first) - 1, weights=weights[order]))
+    return values
 
-    Counting in half units lets `Counter` do the work in C: a word's own feature is listed twice.
-    """
-    words: list[str] = []
-    damped: list[str] = []
-    cjk: list[int] = []
+
+def _features(text: str, salt: str) -> tuple[bytes, bytes]:
+    """The features of one text, and those of its stop words, as hashes one after the other."""
+    words: list[bytes] = []
+    damped: list[bytes] = []
+    cjk: list[bytes] = []
     previous = ""
     for token in _TOKEN.findall(clean(text).lower()):
         if token >= _FIRST_CJK:
@@ -98,40 +103,29 @@ def _features(text: str, salt: str) -> dict[int, float]:
             previous = token
         else:
             previous = ""
-            (damped if token in DAMPED else words).append(token)
-    halves = Counter(chain.from_iterable(_word_features(word, salt) for word in words))
-    halves.update(cjk)
-    features = {key: 0.5 * n for key, n in halves.items()}
-    for key in chain.from_iterable(_word_features(word, salt) for word in damped):
-        features[key] = features.get(key, 0.0) + 0.5 * _DAMPING
-    return features
+            (damped if token in DAMPED else words).append(_word_features(token, salt))
+    return b"".join(words + cjk), b"".join(damped)
 
 
-def _word_features(word: str, salt: str) -> tuple[int, ...]:
-    """Return the hashes of a word (twice) and of its trigrams, cached unless the word is very long."""
-    if len(word) > _LONGEST_CACHED:
-        return tuple(_spell(word, salt))
-    return _cached_word_features(word, salt)
+def _word_features(word: str, salt: str) -> bytes:
+    """The hashes of a word (twice, as it counts double) and of its trigrams, cached unless the word is very long."""
+    return _spell(word, salt) if len(word) > _LONGEST_CACHED else _cached_word_features(word, salt)
 
 
 @lru_cache(maxsize=16_384)
-def _cached_word_features(word: str, salt: str) -> tuple[int, ...]:
-    return tuple(_spell(word, salt))
+def _cached_word_features(word: str, salt: str) -> bytes:
+    return _spell(word, salt)
 
 
-def _spell(word: str, salt: str) -> Iterator[int]:
-    whole = _hash("w:" + word, salt)
-    yield whole
-    yield whole
+def _spell(word: str, salt: str) -> bytes:
     padded = f"#{word}#"
-    for i in range(len(padded) - 2):
-        yield _hash("c:" + padded[i : i + 3], salt)
+    trigrams = [_hash("c:" + padded[i : i + 3], salt) for i in range(len(padded) - 2)]
+    return b"".join([_hash("w:" + word, salt) * 2, *trigrams])
 
 
 @lru_cache(maxsize=65_536)
-def _hash(feature: str, salt: str) -> int:
-    digest = blake2b(feature.encode(), digest_size=8, salt=salt.encode()).digest()
-    return int.from_bytes(digest, "little")
+def _hash(feature: str, salt: str) -> bytes:
+    return blake2b(feature.encode(), digest_size=_HASH_BYTES, salt=salt.encode()).digest()
 
 
 class LexicalEmbedder:

@@ -53,7 +53,7 @@ class Known(Held):
         reason: why the store could not be searched by meaning; empty if it was.
     """
 
-    candidates: list[list[Candidate]] = field(default_factory=list)
+    candidates: list[Sequence[Candidate]] = field(default_factory=list)
     reason: str = ""
 
     def live_lesson(self, candidate: Candidate) -> str | None:
@@ -140,7 +140,7 @@ class Batch:
         self._index = index
         self._threshold = threshold
         self._next = 0
-        self._entries: list[tuple[int, IndexEntry]] = []
+        self._to_index: dict[int, Lesson] = {}
         self._added: AddedLessons | None = None
         if index is not None and embedded.semantic is not None and not known.reason:
             self._added = AddedLessons(
@@ -260,7 +260,7 @@ class Batch:
         """Index the case as `lesson` when the batch is written; why that will not do for meaning, or ""."""
         if self._added is not None:
             self._added.add(case.position, lesson.id)
-        self._entries.append((case.position, IndexEntry.of(lesson)))
+        self._to_index[case.position] = lesson
         missing = "" if self._index is not None else "no embedder is active"
         return self._embedded.reason or self._known.reason or missing
 
@@ -270,9 +270,10 @@ class Batch:
 
     def index_rows(self) -> dict[Collection, list[Record]]:
         """The index rows of the new and the restored lessons."""
-        if self._index is None or not self._entries:
+        if self._index is None or not self._to_index:
             return {}
-        rows = [row for row, _ in self._entries]
+        rows = list(self._to_index)
         semantic = self._embedded.semantic
         vectors = None if semantic is None else semantic[rows]
-        return self._index.rows([entry for _, entry in self._entries], vectors, self._embedded.words[rows])
+        entries = list(map(IndexEntry.of, self._to_index.values()))
+        return self._index.rows(entries, vectors, self._embedded.words[rows])

@@ -132,17 +132,20 @@ class EmbeddingIndex:
         if words is None:
             words = lexical_vectors([entry.text for entry in entries])
         rows: dict[Collection, list[Record]] = {}
-        for position, entry in enumerate(entries):
-            vector = None if vectors is None else _or_none(vectors[position])
-            row = self._row(
-                entry, "" if vectors is None else str(self.space), vector, _or_none(words[position])
-            )
+        space = "" if vectors is None else str(self.space)
+        semantic, lexical = _rows_or_none(vectors, len(entries)), _rows_or_none(words, len(entries))
+        created_at = iso(utc_now())
+        for entry, vector, word in zip(entries, semantic, lexical, strict=True):
+            row = self._row(entry, space, created_at, vector, word)
             rows.setdefault(self.main, []).append(row)
             if self.mirror is not None and vectors is not None:
                 rows.setdefault(self.mirror, []).append(replace(row, lexical=None, terms=None))
         return rows
 
-    def _row(self, entry: IndexEntry, space: str, vector: Vector | None, word: Vector | None) -> Record:
+    @staticmethod
+    def _row(
+        entry: IndexEntry, space: str, created_at: str, vector: Vector | None, word: Vector | None
+    ) -> Record:
         # The order of the keys is part of the stored format: equal rows have equal metadata text.
         metadata: dict[str, str | float] = {
             "type": PATTERN_TYPE,
@@ -159,7 +162,7 @@ class EmbeddingIndex:
             id=PATTERN + storable(entry.key),
             content=storable(entry.pattern),
             metadata=metadata,
-            created_at=iso(utc_now()),
+            created_at=created_at,
             vector=vector,
             lexical=word,
             terms=" ".join(terms(entry.text)),
@@ -350,5 +353,9 @@ class EmbeddingIndex:
         }
 
 
-def _or_none(vector: Vector) -> Vector | None:
-    return vector if vector.any() else None
+def _rows_or_none(vectors: Vector | None, count: int) -> list[Vector | None]:
+    """The rows of `vectors`, None for those that are zero."""
+    if vectors is None:
+        return [None] * count
+    present: list[bool] = np.any(vectors, axis=1).tolist()
+    return [row if there else None for row, there in zip(vectors, present, strict=True)]

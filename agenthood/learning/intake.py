@@ -18,9 +18,11 @@ from agenthood.redaction import redact
 _log = logging.getLogger("agenthood")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Intake:
     """A judged episode, ready to be learned from.
+
+    Not frozen, since thousands are made at once: its time and id are filled in where they are known last.
 
     Attributes:
         episode: its text, redacted.
@@ -47,7 +49,7 @@ class Intake:
     drawn: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lasting(Intake):
     """A judged episode that something is learned from.
 

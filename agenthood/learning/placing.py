@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from agenthood.learning.reading import GatheredReads
     from agenthood.stores.base import Record
 
+_LESSONS = tuple(lesson_id(kind, "") for kind in KINDS)
+_ROWS = (*_LESSONS, PATTERN)
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -78,8 +81,11 @@ class Held:
         Raises:
             InvalidInputError: another member or skill writes the same pattern, or all its keys are taken.
         """
+        keys = rules.candidate_keys(pattern)
+        if self.taken.keys().isdisjoint(prefix + key for key in keys for prefix in _LESSONS):
+            return Place(lesson_id(kind, keys[0]))  # as most do
         holders: dict[str, str] = {}
-        for key in rules.candidate_keys(pattern):
+        for key in keys:
             # The id of a pattern row does not tell the kind, so a key serves one lesson of either.
             ids = [id_ for one in KINDS if (id_ := lesson_id(one, key)) in self.taken]
             if ids:
@@ -112,17 +118,19 @@ async def look_up(reads: GatheredReads, held: Held, patterns: Sequence[str]) -> 
 
 def _sharing_a_key(held: Held, patterns: Sequence[str]) -> list[str]:
     """The patterns whose hash another pattern has, held or among these: they may live under a suffix."""
-    texts: dict[str, set[str]] = {}
+    first: dict[str, str] = {}
+    shared: set[str] = set()
     for pattern in patterns:
-        texts.setdefault(hash_pattern(pattern), set()).add(pattern)
+        key = hash_pattern(pattern)
+        if first.setdefault(key, pattern) != pattern:
+            shared.add(key)
     for id_, text in held.taken.items():
         key = "v1:" + lesson_key(id_).removeprefix("v1:")
-        if key in texts:
-            texts[key].add(text)
-    return [pattern for found in texts.values() if len(found) > 1 for pattern in found if pattern]
+        if first.get(key, text) != text:
+            shared.add(key)
+    return [pattern for pattern in patterns if hash_pattern(pattern) in shared] if shared else []
 
 
 def rows_under(keys: Iterable[str]) -> list[str]:
     """The ids of the rows in which a pattern with one of these keys may be: long-term rows, and pattern rows."""
-    prefixes = [*(lesson_id(kind, "") for kind in KINDS), PATTERN]
-    return sorted({prefix + key for key in keys for prefix in prefixes})
+    return sorted({prefix + key for key in keys for prefix in _ROWS})

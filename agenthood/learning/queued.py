@@ -68,7 +68,7 @@ class QueuedLearner(EpisodeLearner):
                 await self._let_others_first()
                 time_for_all = self._guard.deadline + PER_EPISODE * (len(intakes) - 1)
                 async with self._guard.section("writing", time_for_all):
-                    return await self._learn_intakes(intakes, prepared.words)
+                    return await self._learn_intakes(intakes, prepared)
         except StoreError as exc:
             if self._closed:
                 raise
@@ -86,14 +86,14 @@ class QueuedLearner(EpisodeLearner):
             raise StoreUnavailableError(self._guard.problem("writing") or "others wait before it")
 
     def _named(self, intakes: list[Intake]) -> list[Intake]:
-        """The intakes with their time and an id each."""
+        """The intakes, given their time and an id each."""
         now = self._clock()
-        new = [intake.at or now for intake in intakes if intake.episode_id is None]
-        ids = iter(draw_ids(new, (), self._draw_id))
-        return [
-            replace(intake, at=intake.at or now, drawn=next(ids) if intake.episode_id is None else None)
-            for intake in intakes
-        ]
+        for intake in intakes:
+            intake.at = intake.at or now
+        new = [intake for intake in intakes if intake.episode_id is None]
+        for intake, id_ in zip(new, draw_ids([one.at or now for one in new], (), self._draw_id), strict=True):
+            intake.drawn = id_
+        return intakes
 
     async def record(self, result: EvalResult) -> str | None:
         """Record an episode that nobody judged, now or when the store can take it.

@@ -26,6 +26,7 @@ MAX_COUNT = 2**53 - 1
 """The highest count kept, such as a lesson's evidence: the largest whole number that JavaScript keeps exact."""
 
 RECENT_SCORES = 40
+_SUFFIXES = tuple(f"~{n}" for n in range(2, 10))
 _TREND_WINDOW = 10
 _TREND_STEP = 0.05
 
@@ -138,7 +139,7 @@ def candidate_keys(pattern: str) -> tuple[str, ...]:
     31-bit hash needs at any size this engine is for.
     """
     key, legacy = first_keys(pattern)
-    return (key, legacy, *(f"{key}~{n}" for n in range(2, 10)))
+    return (key, legacy, *[key + suffix for suffix in _SUFFIXES])
 
 
 def choose_key(pattern: str, taken: Mapping[str, str]) -> tuple[str, bool]:

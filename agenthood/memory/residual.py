@@ -223,8 +223,9 @@ class ResidualMemory:
 
 
 def _fading(since: datetime, until: datetime) -> float:
-    days = (until - since).total_seconds() / _DAY
-    return float(DECAY_PER_DAY ** max(days, 0.0))
+    if until <= since:
+        return 1.0
+    return float(DECAY_PER_DAY ** ((until - since).total_seconds() / _DAY))
 
 
 def _is_faded(weight: float) -> bool:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from agenthood.errors import InvalidInputError, InvalidRecordError
 from agenthood.formats import unstorable_reason
@@ -105,14 +106,49 @@ def partition(
     """The records to write, last of each id, and the rejected ones."""
     valid: dict[str, Record] = {}
     rejected = []
-    for record in records:
+    sound = _sound([record.vector for record in records], collection.dimension)
+    sound &= _sound([record.lexical for record in records], LEXICAL_DIMENSION)
+    for record, sound_vectors in zip(records, sound.tolist(), strict=True):
         try:
-            check_record(record, collection)
+            if not (sound_vectors and _has_sound_texts(record)):
+                check_record(record, collection)
         except InvalidRecordError as exc:
             rejected.append(Rejection(exc.record_id, exc.reason))
         else:
             valid[record.id] = record
     return list(valid.values()), tuple(rejected)
+
+
+def _sound(vectors: Sequence[Vector | None], dimension: int) -> npt.NDArray[np.bool_]:
+    """Which vectors can surely be stored, seen for all at once; `vector_reason` decides on the others."""
+    sound = np.array([vector is None for vector in vectors], dtype=np.bool_)
+    fitting = {
+        row: vector
+        for row, vector in enumerate(vectors)
+        if isinstance(vector, np.ndarray) and vector.dtype == np.float32 and vector.shape == (dimension,)
+    }
+    if fitting:
+        matrix = np.stack(list(fitting.values()))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+        # Well within the bounds, as these lengths are less exact; that of a vector with a NaN is within none.
+        sound[list(fitting)] = (norms > 2 * SMALLEST_NORM) & (norms < LARGEST_NORM / 2)
+    return sound
+
+
+def _has_sound_texts(record: Record) -> bool:
+    """Whether the texts of a record can surely be stored, seen for all at once; if not, each is looked at."""
+    texts = [record.id, record.content, record.created_at, "" if record.terms is None else record.terms]
+    try:
+        for key, value in record.metadata.items():
+            texts.append(key)
+            if isinstance(value, str):
+                texts.append(value)
+            elif value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+                return False
+        return bool(record.id) and unstorable_reason("".join(texts)) is None
+    except (AttributeError, TypeError, OverflowError):
+        return False
 
 
 def storable_ids(ids: Iterable[str]) -> list[str]:

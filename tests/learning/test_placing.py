@@ -68,6 +68,13 @@ def test_two_patterns_of_one_hash_get_two_keys() -> None:
     assert _place(held, one) == Place(f"{one.id}~2")
 
 
+def test_a_pattern_under_a_suffix_stays_there() -> None:
+    """Also where the key without one has become free: whoever had it was forgotten."""
+    lesson = _lesson("Aa")
+    second = replace(lesson, id=f"{lesson.id}~2")
+    assert _place(_held(second), lesson) == Place(second.id, second)
+
+
 def test_a_key_serves_one_kind() -> None:
     """A lesson of the other kind under the same key occupies it, as the pattern row's id does not tell the kind."""
     lesson = _lesson("fixed it")

@@ -75,18 +75,17 @@ def to_table(records: Sequence[Record], schema: pa.Schema) -> pa.Table:
             vectors = [getattr(record, field.name) for record in records]
             columns.append(_vector_column(vectors, field.type.list_size, nulls=ours))
         else:
-            columns.append(pa.array([_text(record, field.name) for record in records], pa.utf8()))
+            columns.append(pa.array(_texts(records, field.name), pa.utf8()))
     return pa.table(columns, schema=pa.schema(known))
 
 
-def _text(record: Record, column: str) -> str | None:
+def _texts(records: Sequence[Record], column: str) -> list[str | None]:
     if column == "metadata":
-        return dumps(dict(record.metadata))
+        return [dumps(dict(record.metadata)) for record in records]
     if column in _METADATA_COLUMNS:
-        value = record.metadata.get(column)
-        return value if isinstance(value, str) else None
-    text: str | None = getattr(record, column)
-    return text
+        values = [record.metadata.get(column) for record in records]
+        return [value if isinstance(value, str) else None for value in values]
+    return [getattr(record, column) for record in records]
 
 
 def _vector_column(vectors: Sequence[Vector | None], dimension: int, *, nulls: bool) -> pa.Array:
