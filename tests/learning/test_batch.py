@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agenthood.embedding.lexical import lexical_vectors
 from agenthood.learning.batch import Batch, Embedded, Known, draw_ids
-from agenthood.learning.intake import Intake, take_in
+from agenthood.learning.intake import Intake, Lasting, take_in
 from hoods import good
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ def _intakes(*texts: str) -> list[Intake]:
 
 def _batch(intakes: list[Intake], known: Known | None = None) -> Batch:
     words = lexical_vectors([one.episode for one in intakes])
-    return Batch(known or Known(), Embedded(None, words), None, threshold=0.85, now=NOW)
+    lasting = [one for one in intakes if isinstance(one, Lasting)]
+    return Batch(known or Known(), Embedded(None, words), None, lasting, threshold=0.85, now=NOW)
 
 
 def _stored(text: str) -> Lesson:
