@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING
 import data
 import numpy as np
 from lookup import settings
-from measure import Bar, Result, Stopwatch, Times, each, figure, ms, number, progress, ratio
+from measure import (
+    Bar,
+    Result,
+    Stopwatch,
+    Times,
+    each,
+    figure,
+    folder_size,
+    ms,
+    number,
+    progress,
+    ratio,
+    size,
+)
 
 import agenthood
 from agenthood.embedding.bundled import BundledEmbedder
@@ -185,8 +198,12 @@ async def learn_one(bench: Bench) -> Result:
         ("text", "from text", bench.bundled),
         ("given", "vectors given", bench.given),
     ):
-        async with bench.opened(bench.copy("one"), embedder) as hood:
+        path = bench.copy("one")
+        before = folder_size(path)
+        async with bench.opened(path, embedder) as hood:
             _, times = await each(hood.learner.learn, after)
+        grown = folder_size(path) - before
+        result.notes.append(f"{len(after)} episodes, {label}: {size(before)} on disk grew by {size(grown)}.")
         times = times.part(_FEW if len(after) > _FEW else None, None)
         result.rows.append((f"`learn`, {label}", ms(times.p50), ms(times.p95)))
         result.figures |= {f"{name}.p50": times.p50, f"{name}.p95": times.p95}
@@ -215,8 +232,8 @@ async def learn_alike(bench: Bench) -> Result:
     async with bench.opened(path, bench.bundled) as hood:
         receipts = await hood.learn_many(episodes, on_progress=lambda *_: ends.append(time.perf_counter()))
         _, single = await each(hood.learner.learn, data.numbered(_FEW, start=len(episodes)))
-    size = -(-len(episodes) // (len(ends) - 1))
-    batches = [size / (end - start) for start, end in pairwise(ends)]
+    batch = -(-len(episodes) // (len(ends) - 1))
+    batches = [batch / (end - start) for start, end in pairwise(ends)]
     for label, value in (
         ("the bundled model and the lexical half", rate),
         ("`learn_many`, from text to durable", len(episodes) / (ends[-1] - ends[0])),
