@@ -212,6 +212,8 @@ class Batch:
             if (id_ := self._known.live_lesson(candidate)) is not None
         ]
         scored += self._added.similar(case.position)
+        if not scored:
+            return None, 0.0
         # Another text under the same hash is a lesson of its own, however alike the two are.
         own = {lesson_id(case.intake.kind, key) for key in rules.candidate_keys(case.intake.pattern)}
         for score, id_ in sorted(scored, key=lambda pair: (-pair[0], pair[1])):

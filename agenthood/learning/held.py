@@ -148,15 +148,16 @@ class Held:
         group.slots[unread] = [self._slots[id_] for id_ in ids]
         return group.slots[rows]
 
-    def put(self, records: Iterable[Record]) -> None:
+    def put(self, records: Sequence[Record]) -> None:
         """Take rows into account that were inserted or replaced."""
+        owners = [tuple(record.metadata.get(name) for name in TYPED_FIELDS) for record in records]
         for record in records:
             self._slots.pop(record.id, None)
-            owner = tuple(record.metadata.get(name) for name in TYPED_FIELDS)
-            lexical = record.vector if self.semantic is None else record.lexical
-            self.words.put([(record.id, owner, lexical)])
-            if self.semantic is not None:
-                self.semantic.put([(record.id, owner, record.vector)])
+        lexical = [record.vector if self.semantic is None else record.lexical for record in records]
+        ids = [record.id for record in records]
+        self.words.put(zip(ids, owners, lexical, strict=True))
+        if self.semantic is not None:
+            self.semantic.put(zip(ids, owners, (record.vector for record in records), strict=True))
 
 
 class HeldVectors:

@@ -157,23 +157,20 @@ class AddedLessons:
     def _enter(self, step: int) -> None:
         if step == self._step:
             return
+        self._step, self._near = step, {}
         here = np.arange(step * _STEP, min((step + 1) * _STEP, len(self._words)))
         others = np.concatenate([np.array(self._rows, dtype=np.int64), here])
-        alike = self._products(self._semantic, here, others) >= self._lowest.semantic - _MARGIN
-        alike |= self._products(self._words, here, others) >= self._lowest.words - _MARGIN
-        alike &= self._groups[here, np.newaxis] == self._groups[others]
-        alike &= others < here[:, np.newaxis]
-        self._step = step
-        self._near = {
-            position: self._not_numbered(position, others[row])
-            for position, row in zip(here.tolist(), alike, strict=True)
-            if row.any()
-        }
+        for group in np.unique(self._groups[here]).tolist():
+            self._compare(here[self._groups[here] == group], others[self._groups[others] == group])
 
-    @staticmethod
-    def _products(vectors: Vector, here: Rows, others: Rows) -> Vector:
-        products: Vector = vectors[here] @ vectors[others].T
-        return products
+    def _compare(self, here: Rows, others: Rows) -> None:
+        """Note for each episode of a group `here` which of the others, all of that group, may be near."""
+        alike = self._semantic[here] @ self._semantic[others].T >= self._lowest.semantic - _MARGIN
+        alike |= self._words[here] @ self._words[others].T >= self._lowest.words - _MARGIN
+        alike &= others < here[:, np.newaxis]
+        for position, row in zip(here.tolist(), alike, strict=True):
+            if row.any():
+                self._near[position] = self._not_numbered(position, others[row])
 
     def _not_numbered(self, position: int, others: Rows) -> Rows:
         """Without those that name other numbers, where there are many."""
