@@ -39,7 +39,8 @@ class EvalResult:
         episode_id: the id it is recorded under already; recorded anew if absent. A lesson counts an episode once.
 
     Args:
-        score: how well it went, in [0, 1]; the short form of `scores={"score": score}`, and only kept there.
+        score: how well it went, in [0, 1]; the short form of `scores={"score": score}`, and only kept there: the
+            attribute `score` is None, and `dataclasses.replace` takes `scores`.
 
     Raises:
         InvalidInputError: both `score` and `scores` were given.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -54,12 +54,10 @@ class Prepared:
     Attributes:
         taken_in: each episode as it is learned from, or the receipt that says why it is not.
         words: the lexical vectors of those that are; None to compute them when they are needed.
-        decided: set once only writing is left to do.
     """
 
     taken_in: list[Intake | Receipt]
     words: Vector | None = None
-    decided: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def intakes(self) -> list[Intake]:
@@ -138,11 +136,10 @@ class EpisodeLearner:
         try:
             for number, batch in enumerate(batches):
                 prepared = await (ahead or _prepare(batch))
-                # Done while this one is written: nothing else leaves so much time.
+                # Done while this one is embedded, decided on and written, whenever that waits.
                 more = batches[number + 1 : number + 2]
-                ahead = asyncio.create_task(_prepare(more[0], after=prepared.decided)) if more else None
+                ahead = asyncio.create_task(_prepare(more[0])) if more else None
                 receipts += await self._learn_batch(prepared)
-                prepared.decided.set()  # also where it did not come to writing
                 if on_progress is not None:
                     on_progress(len(receipts), len(results))
         finally:
@@ -165,14 +162,13 @@ class EpisodeLearner:
         """Learn; a receipt for each also where that fails."""
         try:
             async with in_time(seconds):
-                return await self._learn_intakes(prepared.intakes, prepared)
+                return await self._learn_intakes(prepared.intakes, prepared.words)
         except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
             return not_learned(prepared.intakes, exc)
 
-    async def _learn_intakes(self, intakes: list[Intake], prepared: Prepared | None = None) -> list[Receipt]:
+    async def _learn_intakes(self, intakes: list[Intake], words: Vector | None = None) -> list[Receipt]:
         lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
-        prepared = prepared or Prepared([*intakes])
-        embedded = await self._embed(_texts(intakes), prepared.words)
+        embedded = await self._embed(_texts(intakes), words)
         async with self._store.exclusive():
             now, reads = self._clock(), GatheredReads(self._store, SHARED)
             known = Known(candidates=[()] * len(lasting))
@@ -195,7 +191,6 @@ class EpisodeLearner:
             ]
             for intake in news:
                 tally.count(intake, batch.now)
-            prepared.decided.set()
             unindexed = await self._write(batch, tally)
         if known.reason:  # said now, since an attempt that failed as a whole is told otherwise
             _log.warning("matched by exact text only, %d in number: %s", len(lasting), known.reason)
@@ -324,10 +319,8 @@ class EpisodeLearner:
             _log.warning("residual memory was not updated: %s", exc)
 
 
-async def _prepare(results: Sequence[EvalResult], after: asyncio.Event | None = None) -> Prepared:
-    """Take in and compare wording, giving way to others now and then; `after` something, if that is given."""
-    if after is not None:
-        await after.wait()
+async def _prepare(results: Sequence[EvalResult]) -> Prepared:
+    """Take in and compare wording, giving way to others now and then."""
     taken_in = []
     for number, result in enumerate(results):
         taken_in.append(take_in(result))

@@ -68,7 +68,7 @@ class QueuedLearner(EpisodeLearner):
                 await self._let_others_first()
                 time_for_all = self._guard.deadline + PER_EPISODE * (len(intakes) - 1)
                 async with self._guard.section("writing", time_for_all):
-                    return await self._learn_intakes(intakes, prepared)
+                    return await self._learn_intakes(intakes, prepared.words)
         except StoreError as exc:
             if self._closed:
                 raise

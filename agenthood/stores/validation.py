@@ -140,14 +140,14 @@ def _has_sound_texts(record: Record) -> bool:
     """Whether the texts of a record can surely be stored, seen for all at once; if not, each is looked at."""
     texts = [record.id, record.content, record.created_at, "" if record.terms is None else record.terms]
     try:
-        for key, value in record.metadata.items():
+        for key, value in dict(record.metadata).items():
             texts.append(key)
             if isinstance(value, str):
                 texts.append(value)
             elif value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
                 return False
         return bool(record.id) and unstorable_reason("".join(texts)) is None
-    except (AttributeError, TypeError, OverflowError):
+    except (AttributeError, TypeError, ValueError, OverflowError):
         return False
 
 

@@ -62,3 +62,19 @@ def test_a_batch_is_judged_as_its_records_one_by_one(records: list[Record]) -> N
     assert [one.reason for one in rejected] == [reason for reason in reasons if reason is not None]
     last = {record.id: record for record, reason in zip(records, reasons, strict=True) if reason is None}
     assert list(map(id, valid)) == list(map(id, last.values()))
+
+
+class _OnlyItems:
+    """What looks like a mapping until it is made one."""
+
+    def items(self) -> list[tuple[str, str]]:
+        return [("type", "t")]
+
+
+def test_what_only_looks_like_a_mapping_is_refused_alone() -> None:
+    """A record with such metadata is refused by name, and the one beside it is written."""
+    odd: Any = _OnlyItems()
+    even = Record("even", "text", {"type": "t"}, "2026-01-01T00:00:00.000Z")
+    valid, rejected = partition([replace(even, id="odd", metadata=odd), even], COLLECTION)
+    assert [one.id for one in valid] == ["even"]
+    assert [one.id for one in rejected] == ["odd"]

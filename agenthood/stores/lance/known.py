@@ -49,7 +49,7 @@ class _Kept:
     fruitless: int = 0
 
 
-class Known:
+class KnownRows:
     """What is known of each table at one version, kept up with this store's own commits."""
 
     def __init__(self, folder: Callable[[Collection], Path]) -> None:
@@ -80,8 +80,9 @@ class Known:
         return rows, [id_ for id_ in ids if id_ not in rows and (kept.ids is None or id_ in kept.ids)]
 
     def found(self, collection: Collection, asked: int, found: int) -> None:
-        """Of `asked` ids that might have had a row, `found` had one."""
-        if (kept := self._kept.get(collection.name)) is not None:
+        """For `asked` ids that might have had a row there were `found` rows."""
+        kept = self._kept.get(collection.name)
+        if kept is not None and asked:
             kept.fruitless = kept.fruitless + 1 if 2 * found < asked else 0
 
     def wrote(self, collection: Collection, version: int | None, rows: pa.Table) -> None:
@@ -94,6 +95,8 @@ class Known:
         ids = rows["id"].to_pylist()
         if kept.ids is not None:
             kept.ids.update(ids)
+            if len(kept.ids) > MOST_IDS:
+                kept.ids = None
         for id_ in ids:
             kept.rows.pop(id_, None)
         if rows.num_rows <= _ROWS_OF_A_COMMIT:
@@ -127,6 +130,8 @@ class Known:
         kept.fruitless = 0
         if await table.count_rows() > most:
             return
-        # Should somebody write meanwhile, these are of a later version: what was asked is right, and the next one who
-        # asks finds another version than this one.
-        kept.ids = await reads.ids(table, None)
+        version = kept.version
+        ids = await reads.ids(table, None)
+        # If this store wrote meanwhile, they may lack what it wrote. If others did, the version tells the next one.
+        if kept.version == version:
+            kept.ids = ids

@@ -32,7 +32,7 @@ from agenthood.stores.lance.background import BackgroundUpkeep
 from agenthood.stores.lance.errors import is_stale, translated
 from agenthood.stores.lance.health import told
 from agenthood.stores.lance.index import DEFAULT_RULES, IndexRules
-from agenthood.stores.lance.known import Known
+from agenthood.stores.lance.known import KnownRows
 from agenthood.stores.lance.purge import purge
 from agenthood.stores.lance.rows import newest, to_table
 from agenthood.stores.lance.search import Asked, SearchExperience, columns_of, search
@@ -73,7 +73,7 @@ class LanceStore:
         self._superseded = Superseded()
         self._versions = Versions()
         self._experience = SearchExperience()
-        self._known = Known(self._tables.folder)
+        self._known = KnownRows(self._tables.folder)
 
     # -- collections ------------------------------------------------------------------------------------
 

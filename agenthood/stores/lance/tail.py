@@ -8,7 +8,7 @@ for each time the table doubles. LanceDB also reads every id meanwhile, 0.25 us 
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agenthood.stores.lance.writes import FRAGMENT_BITS, write_anew
 
@@ -35,28 +35,28 @@ async def join_tail(table: AsyncTable, bytes_per_row: float) -> int | None:
     Returns:
         The version this made; None if nothing was done.
     """
-    import pyarrow.compute as pc  # noqa: PLC0415  loads in 0.35 s
-
     count = await table.count_rows()
     most = min(_MOST_ROWS, int(_MOST_BYTES / max(1.0, bytes_per_row)))
     last = table.query().select(["id"]).offset(max(0, count - most)).limit(most).with_row_id()
-    rows = (await last.to_arrow())["_rowid"].to_pylist()
-    runs = [list(run) for _, run in groupby(rows, lambda row: row >> FRAGMENT_BITS)]
+    rows = (await last.to_arrow()).to_pylist()
+    runs = [list(run) for _, run in groupby(rows, lambda row: row["_rowid"] >> FRAGMENT_BITS)]
     tail = _tail(runs[1:] if count > most else runs)  # the first is cut
     if len(tail) < JOINED_FROM // 2:
         return None
-    found = await table.take_row_ids([row for run in tail for row in run]).to_arrow()
-    if pc.count_distinct(found["id"]).as_py() < found.num_rows:
-        # A program that adds without looking left several rows of an id, and their order tells which is newer.
-        return None
-    return await write_anew(table, found, [run[0] >> FRAGMENT_BITS for run in tail])
+    found = await table.take_row_ids([row["_rowid"] for run in tail for row in run]).to_arrow()
+    return await write_anew(table, found, [run[0]["_rowid"] >> FRAGMENT_BITS for run in tail])
 
 
-def _tail(runs: list[list[int]]) -> list[list[int]]:
-    """The longest end of `runs` of which none has more than twice the rows of those after it."""
-    taken = rows = 0
+def _tail(runs: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """The longest end of `runs` of which none has more than twice the rows of those after it, nor an id of theirs.
+
+    A program that adds without looking leaves several rows of an id; their order tells which is newer.
+    """
+    taken, ids = 0, set[str]()
     for run in reversed(runs):
-        if taken and len(run) > _GROWTH * rows:
+        mine = {row["id"] for row in run}
+        if len(mine) < len(run) or not ids.isdisjoint(mine) or (taken and len(run) > _GROWTH * len(ids)):
             break
-        taken, rows = taken + 1, rows + len(run)
+        taken += 1
+        ids |= mine
     return runs[len(runs) - taken :]

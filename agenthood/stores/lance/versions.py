@@ -25,7 +25,7 @@ class Versions:
         return number
 
     def rewritten(self, collection: Collection, before: int, after: int) -> None:
-        """Upkeep under the write lock led from LanceDB's version `before` to `after` of a table of our own."""
+        """Upkeep under the write lock led from LanceDB's version `before` to `after`, and nobody else wrote."""
         self._shifts[collection.name] = self._shifts.get(collection.name, 0) - (after - before)
 
     def dropped(self, name: str) -> None:

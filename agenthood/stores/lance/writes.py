@@ -66,7 +66,8 @@ async def write_anew(table: AsyncTable, rows: Any, fragments: Iterable[int]) -> 
     """Write rows as they are, byte for byte, into another fragment.
 
     What another program, which takes no lock, changes or removes meanwhile has left its fragment already, and stays
-    as that program wrote it.
+    as that program wrote it. Only if it adds a second row of one of these ids meanwhile, dated to the same millisecond
+    as the first, is the first taken for the newer from then on.
 
     Args:
         table: the table; whoever calls holds its write lock.
