@@ -114,7 +114,11 @@ def learn(  # noqa: PLR0913  the options of the command
     Where the store is down an --episode is pending, and learned later; so are the lines of a FILE where it is down
     from the start. Where it goes down in between, the command stops, and says which line to go on after.
 
-    Ctrl-C lets the batch that runs end, and says which line to go on after.
+    Ctrl-C lets the batch that runs end, and says which line to go on after. A process that is killed says
+    nothing, but lines are learned in order, and a batch as a whole or not at all: by how much the episodes of
+    `agenthood status` grew says how many lines are learned, not counting blank lines, bad ones and those without
+    scores. Go on with `tail -n +N FILE | agenthood learn -`, where N is the first line that is not learned;
+    learning the whole FILE again counts the others twice.
     """  # noqa: D301  click keeps the lines below a backspace as they are
     given = {name: value for name, value in of_one.items() if value is not None}
     if (file is None) == (episode is None):

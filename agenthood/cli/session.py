@@ -61,10 +61,13 @@ class Session:
 
         Raises:
             ConfigError: they cannot be used.
+            StoreUnavailableError: what they describe can be nowhere, as a file stands in the place of the directory.
         """
         from agenthood.config import load_settings  # noqa: PLC0415  only commands that open a store need it
+        from agenthood.stores.factory import check_place  # noqa: PLC0415
 
         settings = load_settings(self.path)
+        check_place(settings.store, self.path)
         for warning in settings.warnings:
             self.output.warn(warning)
         return settings
