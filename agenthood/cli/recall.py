@@ -81,7 +81,7 @@ def recall(  # noqa: PLR0913  one per option
     The exit code is 0 whether or not a lesson is found, also where there is no store yet, where it cannot be
     read, or where TEXT is empty, so that an outage never stops the run after a recall. Mistakes do not pass by
     themselves and are errors: settings that cannot be read or used, also because nobody may look into the
-    directory, or it is a file (1), and options that are not understood (2). So is, where the settings say
+    directory, or it is a file (1), and options not understood (2). So is, where the settings say
     to fail closed, a store that cannot be read (1). A hook that must never fail needs `|| true`.
     """
     query = _query(text)
