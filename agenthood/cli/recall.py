@@ -101,7 +101,7 @@ def recall(  # noqa: PLR0913  one per option
                 scoring=scoring,
             )
     except StoreError as error:
-        if session.settings().fail == "closed" and not isinstance(error, NoStoreError):
+        if session.placed_settings().fail == "closed" and not isinstance(error, NoStoreError):
             raise
         found = _nothing(session, str(error), threshold, degraded=not isinstance(error, NoStoreError))
     _print(found, session.output, prompt=prompt)
@@ -196,7 +196,7 @@ def _query(text: tuple[str, ...]) -> str:
 def _nothing(session: Session, reason: str, threshold: float | None, *, degraded: bool) -> Recall:
     from agenthood.records import Recall  # noqa: PLC0415  keeps --help light
 
-    lowest = session.settings().recall_threshold if threshold is None else threshold
+    lowest = session.placed_settings().recall_threshold if threshold is None else threshold
     return Recall(threshold=lowest, degraded=degraded, semantic=False, reason=reason)
 
 
