@@ -130,10 +130,13 @@ class AsyncHood(OpenStore):
             One receipt per episode, in order.
 
         Raises:
+            InvalidInputError: `results` is no list or other iterable, such as a single `EvalResult`. What is wrong
+                with one of the episodes is in its receipt instead.
             StoreError: as `learn`.
         """
+        episodes = listed(results)
         self._notice_loss()
-        return await self._learner(shared=shared).learn_many(list(results), on_progress=on_progress)
+        return await self._learner(shared=shared).learn_many(episodes, on_progress=on_progress)
 
     def _learner(self, *, shared: bool) -> EpisodeLearner:
         parts = self.parts
@@ -168,7 +171,7 @@ class AsyncHood(OpenStore):
 
         Args:
             text: a task, a question, an error message: whatever the next run is about.
-            limit: how many at most; at most 0 gives none.
+            limit: how many at most; 0 or less gives none, and is no error.
             member: whose lessons come first; others' follow.
             skill: only lessons of this skill.
             kind: only `learned` or only `antipattern`; both if absent.
@@ -206,7 +209,7 @@ class AsyncHood(OpenStore):
         max_bytes: int = 4096,
         deadline: float = DEADLINE,
     ) -> AsyncSession:
-        """One run of an agent of your own: `async with hood.session(task) as session`.
+        """One run of an agent of your own: `async with hood.session(task) as session`, or `with` on a `Hood`.
 
         On entering, `session.block` has the lessons for the prompt; say `session.end(outcome)` and
         `session.score(name, value)`; on leaving, the episode is recorded and learned from.
@@ -355,14 +358,27 @@ class AsyncHood(OpenStore):
                 now=parts.clock(),
                 max_lessons=parts.settings.max_lessons,
             )
-        moved = None
-        if not await is_current(parts):
-            await self._wait_for_model()
-            moved = await migrated(parts)
+        moved = await self._completed_index()
         return MaintenanceReport(await tidy(parts.layers), moved, tidied)
 
+    async def _completed_index(self) -> MigrationReport | None:
+        """Make every lesson findable; None where each was, though that took a whole migration to find out."""
+        if await is_current(self.parts):
+            return None
+        await self._wait_for_model()
+        report = await migrated(self.parts)
+        return report if report.embedded or not report.complete else None
+
     async def export(self, file: TextIO) -> int:
-        """Write every lesson, episode and other memory as JSON lines; returns how many lines."""
+        """Write every lesson, episode and other memory as JSON lines; returns how many lines.
+
+        Args:
+            file: open for writing text, such as `open(path, "w", encoding="utf-8")`; it stays open.
+
+        Raises:
+            InvalidInputError: what was given cannot be written text to, such as the name of a file.
+            StoreError: the store cannot be read; what was written until then stays.
+        """
         return await transfer.export(self.store, file)
 
     @traced("upsert_memory", imported)
@@ -379,6 +395,19 @@ class AsyncHood(OpenStore):
         if isinstance(lines, str | bytes):
             raise InvalidInputError(f"lines is {lines!r:.80}: give an open file, or a list of lines")
         return await transfer.import_lines(self.store, self.index, self.space, lines, on_progress=on_progress)
+
+
+def listed(results: object) -> list[EvalResult]:
+    """The episodes that were given to be learned.
+
+    Raises:
+        InvalidInputError: it is one thing and not many.
+    """
+    if isinstance(results, str | bytes) or not isinstance(results, Iterable):
+        raise InvalidInputError(
+            f"results is {results!r:.80}: give a list of EvalResult, or learn one with learn()"
+        )
+    return list(results)
 
 
 def open_async(  # noqa: PLR0913  the options of a store

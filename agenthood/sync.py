@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Self, TextIO, TypeVar
 
 from agenthood.background import BackgroundLoop
-from agenthood.engine import AsyncHood
+from agenthood.engine import AsyncHood, listed
 from agenthood.formats import utc_now
 from agenthood.opening import MIGRATION_SECONDS
 from agenthood.session import DEADLINE, Session
@@ -40,6 +40,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def _documented(facade: type[Hood]) -> type[Hood]:
+    """Give the methods of `facade` the docstrings of those they wrap, so that `help` describes them."""
+    for name, method in vars(facade).items():
+        if (method.__doc__ or "").startswith("Same as"):
+            method.__doc__ = getattr(facade.engine, name).__doc__
+    return facade
+
+
+@_documented
 class Hood:
     """An open store with its engine. Close it, or use it as `with open(path) as hood`. Any thread may call it."""
 
@@ -139,7 +148,7 @@ class Hood:
         shared: bool = False,
     ) -> list[Receipt]:
         """Same as `AsyncHood.learn_many`."""
-        return self._call(self.hood.learn_many, list(results), on_progress=on_progress, shared=shared)
+        return self._call(self.hood.learn_many, listed(results), on_progress=on_progress, shared=shared)
 
     def recall(  # noqa: PLR0913  the options of a recall
         self,
@@ -174,7 +183,7 @@ class Hood:
         max_bytes: int = 4096,
         deadline: float = DEADLINE,
     ) -> Session:
-        """Same as `AsyncHood.session`, for `with`."""
+        """Same as `AsyncHood.session`."""
         session = self.hood.session(
             task, member=member, skill=skill, limit=limit, max_bytes=max_bytes, deadline=deadline
         )

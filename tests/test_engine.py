@@ -90,6 +90,28 @@ async def test_the_name_of_a_file_is_no_lines_to_import(tmp_path: Path) -> None:
             await hood.import_("lessons.jsonl")
 
 
+@pytest.mark.parametrize("learned", [0, 1])
+async def test_what_cannot_be_written_to_is_no_place_for_an_export(tmp_path: Path, learned: int) -> None:
+    """Such as the name of a file; it is refused with what to give, also where there is nothing to export."""
+    binary = io.BytesIO()
+    async with opened(tmp_path) as hood:
+        await hood.learn_many([good(TEXT)] * learned)
+        for wrong in ("out.jsonl", tmp_path / "out.jsonl", None, binary):
+            with pytest.raises(InvalidInputError, match="give a file opened for writing text") as caught:
+                await hood.export(wrong)  # type: ignore[arg-type]
+            assert repr(wrong)[:40] in str(caught.value)
+    assert binary.getvalue() == b""
+
+
+async def test_what_is_no_list_of_episodes_is_an_error(tmp_path: Path) -> None:
+    """One episode, a text or nothing in place of many is named, with what to give."""
+    async with opened(tmp_path) as hood:
+        for wrong in (good(TEXT), TEXT, None, 3):
+            with pytest.raises(InvalidInputError, match="give a list of EvalResult") as caught:
+                await hood.learn_many(wrong)  # type: ignore[arg-type]
+            assert repr(wrong)[:40] in str(caught.value)
+
+
 async def test_another_embedder_gets_nothing_of_the_one_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +205,14 @@ async def test_maintenance_finishes_the_index(tmp_path: Path) -> None:
         assert (await hood.status()).pending == 0
         assert (await hood.maintain()).migration is None
         assert json.dumps(report.to_dict())
+
+
+async def test_maintenance_reports_no_migration_that_found_nothing_to_do(tmp_path: Path) -> None:
+    """Every lesson is findable, though no marker says so."""
+    async with opened(tmp_path, small(), start_migration=False) as hood:
+        await hood.learn(TEXT, score=0.9)
+        assert (await hood.status()).pending == 0
+        assert (await hood.maintain()).migration is None
 
 
 async def test_maintenance_goes_on_without_residual_memory(

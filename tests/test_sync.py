@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
+import pydoc
 import subprocess
 import sys
 import threading
@@ -39,6 +40,22 @@ def test_both_front_doors_have_the_same_methods() -> None:
     assert set(asynchronous) - ONLY_ASYNC == set(synchronous)
     for name, signature in synchronous.items():
         assert signature.parameters == asynchronous[name].parameters, name
+
+
+def test_help_describes_every_method() -> None:
+    """`help(agenthood.Hood)` says what `help(agenthood.AsyncHood)` says, without sending anybody there."""
+    for name in set(_methods(Hood)) - {"close"}:
+        assert getattr(Hood, name).__doc__ == getattr(AsyncHood, name).__doc__, name
+    assert "on_progress: called with" in pydoc.render_doc(agenthood.Hood.learn_many)
+    assert "Release the store" in (Hood.close.__doc__ or "")
+
+
+def test_one_episode_is_no_list_of_many(tmp_path: Path) -> None:
+    """It is refused as by the asynchronous door."""
+    with agenthood.open(tmp_path / ".agenthood", embedder="lexical") as hood:
+        for wrong in (good(TEXT), TEXT, None):
+            with pytest.raises(InvalidInputError, match="give a list of EvalResult"):
+                hood.learn_many(wrong)  # type: ignore[arg-type]
 
 
 def test_both_ways_to_open_have_the_same_options() -> None:

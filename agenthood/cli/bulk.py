@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from agenthood.cli.interrupts import completed
-from agenthood.cli.jsonl import KEYS, ByteSource, EpisodeParser, ParsedLine, raw_lines
+from agenthood.cli.jsonl import ByteSource, EpisodeParser, ParsedLine, raw_lines
 from agenthood.cli.logs import Held
+from agenthood.cli.reasons import Reasons
 from agenthood.cli.text import counted
 from agenthood.errors import StoreUnavailableError
 from agenthood.records import EvalResult, Receipt, ReceiptStatus
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from agenthood.cli.output import Output
     from agenthood.cli.progress import Advance
 
+NOTHING_LEARNED = "stopped before any line was learned, run it again"
 _BATCH_BYTES = 8 * 2**20
 _WARNINGS = 10
-_ALIKE = 10
-_REASONS = 1_000
-"""Different reasons that are counted; all lines with any other are named."""
 _COMMIT = 2_000
 """Lines; the engine writes no more episodes in one commit, and a batch should be written whole or not at all."""
 
@@ -103,17 +101,15 @@ class BulkLearner:
 
     def _stopped(self) -> str:
         if not self._settled:
-            return "stopped before any line was settled"
+            return NOTHING_LEARNED
         return f"stopped: line {self._settled} was the last one settled, go on after it"
 
     def warnings(self) -> list[str]:
         """One sentence for each key that lines had and nobody knows, the most frequent first."""
-        from agenthood.suggest import did_you_mean  # noqa: PLC0415  only needed when there is something to say
-
         known = self._parser.unknown.most_common()
         found = [
             f"unknown key {key[:80]!r} ignored in {counted(count, 'line')}, the first of them "
-            f"line {self._parser.first[key]}{did_you_mean(key, KEYS)}"
+            f"line {self._parser.first[key]}{self._parser.hints[key]}"
             for key, count in known[:_WARNINGS]
         ]
         if len(known) > _WARNINGS:
@@ -175,28 +171,3 @@ class BulkLearner:
             self._reasons.say(line.raw.number, receipt.reason)
         if self._output.json:
             self._output.document({"line": line.raw.number, **receipt.to_dict()})
-
-
-class Reasons:
-    """Says why lines were refused; of those refused for one and the same reason only the first ten."""
-
-    def __init__(self, output: Output) -> None:
-        """Args: the `output` to say it to."""
-        self._output = output
-        self._counts: Counter[str] = Counter()
-
-    def say(self, number: int, reason: str) -> None:
-        """Say why line `number` was refused, or keep it for the rest."""
-        if reason in self._counts or len(self._counts) < _REASONS:
-            self._counts[reason] += 1
-        if self._counts[reason] <= _ALIKE:
-            self._output.problem(f"line {number}: {reason}")
-
-    def rest(self) -> None:
-        """Say how many more there were."""
-        for reason, count in self._counts.items():
-            if count > _ALIKE:
-                self._output.problem(
-                    f"... and {counted(count - _ALIKE, 'more line')} for the same reason: {reason}"
-                )
-        self._counts.clear()

@@ -18,6 +18,7 @@ from agenthood.cli.text import counted, size
 from agenthood.config import CONFIG_FILE, SELF_CONTAINED, Settings, load_settings
 from agenthood.config_store import SCOPE_KEYS
 from agenthood.errors import AgenthoodError, StoreUnavailableError
+from agenthood.files import unavailable
 from agenthood.stores.factory import check_installed, holds_tables, in_the_way, place_of
 from agenthood.stores.places import check_writable
 from agenthood.stores.settings import EMBEDDED, StoreSettings
@@ -61,6 +62,15 @@ def all_checks(path: Path) -> Iterator[Check]:
     if in_the_way(chosen, path) is not None:
         return  # said already
     try:
+        yield from _store(path, chosen, settings, makeable=writing.result == "ok")
+    except OSError as error:  # nobody may look into it
+        yield Check("store", "failed", str(unavailable("read", error.filename or path, error)))
+
+
+def _store(
+    path: Path, chosen: StoreSettings, settings: Settings | None, *, makeable: bool
+) -> Iterator[Check]:
+    try:
         check_installed(chosen)
     except AgenthoodError as error:
         yield Check("store", "failed", str(error))
@@ -68,7 +78,7 @@ def all_checks(path: Path) -> Iterator[Check]:
     if settings is not None and (hint := elsewhere(settings, path)) is not None:
         yield Check("store", "warning", hint)
     elif not holds_tables(chosen, path):
-        yield _none_yet(path, chosen, makeable=writing.result == "ok")
+        yield _none_yet(path, chosen, makeable=makeable)
     elif settings is not None:
         yield from store_checks(path, settings)
 
@@ -243,6 +253,6 @@ def _queue(folder: Path, then: str) -> Iterator[Check]:
 def _existing(path: Path) -> Path:
     """`path`, or the nearest directory above it that exists."""
     path = path.absolute()
-    while not path.is_dir() and path != path.parent:
+    while not os.path.isdir(path) and path != path.parent:  # noqa: PTH112  Path's own raises where nobody may look
         path = path.parent
     return path

@@ -1,4 +1,4 @@
-"""Importing a stream of JSON lines batch by batch, every bad line with its number."""
+"""Importing a stream of JSON lines batch by batch; bad lines are told with their numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agenthood.cli.interrupts import completed
 from agenthood.cli.jsonl import ByteSource, RawLine, raw_lines
+from agenthood.cli.reasons import Reasons
 from agenthood.records import Imported
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Importer:
         self.done = Imported()
         self._hood = hood
         self._output = output
+        self._reasons = Reasons(output)
         self._numbers: list[int] = []
         self._texts: list[str] = []
         self._bad: list[tuple[int, str]] = []
@@ -48,6 +50,8 @@ class Importer:
         except BaseException:  # also Ctrl-C: the person should know that nothing is half done
             self._output.problem("stopped: import the file again, what is there already is skipped")
             raise
+        finally:
+            self._reasons.rest()
 
     def _take(self, raw: RawLine) -> None:
         if not raw.first:
@@ -77,7 +81,7 @@ class Importer:
             for number, reason in found.rejected
         ]
         for number, reason in sorted(bad):
-            self._output.problem(f"line {number}: {reason}")
+            self._reasons.say(number, reason)
         self.done = Imported(
             stored=self.done.stored + found.stored,
             merged=self.done.merged + found.merged,

@@ -17,7 +17,7 @@ from agenthood.formats import parse_time
 from agenthood.records import UNKNOWN, EvalResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from datetime import datetime
 
 KEYS = ("episode", "outcome", "scores", "score", "member", "skill", "timestamp")
@@ -103,11 +103,13 @@ class EpisodeParser:
     Attributes:
         unknown: key -> how many lines had it; at most 100 different ones are kept.
         first: key -> number of the first line that had it.
+        hints: key -> what it may have been meant to be in that line, as `; did you mean 'x'?`; else empty.
     """
 
     def __init__(self) -> None:
         self.unknown: Counter[str] = Counter()
         self.first: dict[str, int] = {}
+        self.hints: dict[str, str] = {}
 
     def parse(self, raw: RawLine) -> ParsedLine:
         """Read one line. Never raises: a line that is no episode comes back with its reason."""
@@ -123,11 +125,12 @@ class EpisodeParser:
         self._count_unknown(fields, raw.number)
         return ParsedLine(raw, result)
 
-    def _count_unknown(self, fields: Iterable[str], number: int) -> None:
+    def _count_unknown(self, fields: Collection[str], number: int) -> None:
         for key in fields:
             if key not in KEYS and (key in self.unknown or len(self.unknown) < _UNKNOWN_KEPT):
                 self.unknown[key] += 1
-                self.first.setdefault(key, number)
+                if key not in self.first:
+                    self.first[key], self.hints[key] = number, _meant(key, fields)
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
@@ -192,12 +195,12 @@ def _refuse_typos(fields: dict[str, Any], result: EvalResult) -> None:
     unknown = [key for key in fields if key not in KEYS]
     if result.scores or not unknown:
         return
-    from agenthood.suggest import closest, did_you_mean  # noqa: PLC0415  only needed when something is wrong
+    from agenthood.suggest import closest  # noqa: PLC0415  only needed when something is wrong
 
     if hint := _exported_hint(fields):
         raise InvalidInputError(f"no score{hint}")
     meant = closest("score", unknown) or closest("scores", unknown) or unknown[0]
-    hint = did_you_mean(meant, KEYS) or ": give a 'score', or leave the key out"
+    hint = _meant(meant, fields) or ": give a 'score', or leave the key out"
     raise InvalidInputError(f"no score, and unknown key {meant[:80]!r}{hint}")
 
 
@@ -265,6 +268,15 @@ def _closest_of(wanted: str, given: Iterable[str]) -> str:
 
     found = closest(wanted, given)
     return f" (is {found!r} meant?)" if found else ""
+
+
+def _meant(key: str, fields: Collection[str]) -> str:
+    """`; did you mean 'x'?`, where `x` is not among the fields; one that is there was not mistyped."""
+    from agenthood.suggest import did_you_mean  # noqa: PLC0415  only needed when something is wrong
+
+    either = {"score", "scores"}
+    given = {*fields, *either} if either & {*fields} else {*fields}
+    return did_you_mean(key, [name for name in KEYS if name not in given])
 
 
 def _name(value: object) -> str:

@@ -104,8 +104,8 @@ def learn(  # noqa: PLR0913  the options of the command
      "member": "...", "skill": "...", "timestamp": "2026-06-01T12:00:00Z"}
 
     "score": 0.9 is short for one score. A mean from 0.8 is a lesson that worked, below 0.4 one that
-    failed; in between, or without a score, nothing is learned, which is counted as skipped. Every bad line
-    is reported with its number and the exit code is 1; the other lines are learned.
+    failed; in between, or without a score, nothing is learned, which is counted as skipped. Bad lines are
+    reported with their numbers, ten for each reason, and the exit code is 1; the other lines are learned.
 
     For a FILE the answer is how many lines were stored, merged, pending (learned, but not yet findable by
     meaning), skipped and rejected, one count per line with a tab after its name. For an --episode it is one
@@ -114,7 +114,11 @@ def learn(  # noqa: PLR0913  the options of the command
     Where the store is down an --episode is pending, and learned later; so are the lines of a FILE where it is down
     from the start. Where it goes down in between, the command stops, and says which line to go on after.
 
-    Ctrl-C lets the batch that runs end, and says which line to go on after.
+    Ctrl-C lets the batch that runs end, and says which line to go on after. A process that is killed says
+    nothing, but lines are learned in order, and a batch as a whole or not at all: by how much the episodes of
+    `agenthood status` grew says how many lines are learned, not counting blank lines, bad ones and those without
+    scores. Go on with `tail -n +N FILE | agenthood learn -`, where N is the first line that is not learned;
+    learning the whole FILE again counts the others twice.
     """  # noqa: D301  click keeps the lines below a backspace as they are
     given = {name: value for name, value in of_one.items() if value is not None}
     if (file is None) == (episode is None):
@@ -164,13 +168,17 @@ def _one_line(receipt: Receipt) -> str:
 
 
 def _learn_file(session: Session, file: str, rejects: Path | None, batch: int, *, shared: bool) -> int:
-    from agenthood.cli.bulk import BulkLearner, Source  # noqa: PLC0415  keeps --help light
+    from agenthood.cli.bulk import NOTHING_LEARNED, BulkLearner, Source  # noqa: PLC0415  keeps --help light
 
     output = session.output
     with ExitStack() as stack:
         source = stack.enter_context(click.open_file(file, "rb"))
         kept = stack.enter_context(_open_rejects(rejects, source)) if rejects is not None else None
-        hood = _opened(session, stack)
+        try:
+            hood = _opened(session, stack)
+        except KeyboardInterrupt:
+            output.problem(NOTHING_LEARNED)
+            raise
         advance = stack.enter_context(progress("Learning", quiet=output.quiet or output.json or file == "-"))
         learner = BulkLearner(hood, output, rejects=kept, batch=batch, shared=shared)
         try:

@@ -75,16 +75,19 @@ def recall(  # noqa: PLR0913  one per option
     similarity, evidence, member, skill, id and text. An agent's shared lessons are marked after the kind, as in
     "learned, shared", or at a terminal after the id.
 
+    The order is by more than the similarity shown: rare words that a lesson shares with TEXT count most, evidence
+    settles ties, what was long not used comes a little later, and lessons of --member come first.
+
     The exit code is 0 whether or not a lesson is found, also where there is no store yet, where it cannot be
     read, or where TEXT is empty, so that an outage never stops the run after a recall. Mistakes do not pass by
     themselves and are errors: settings that cannot be read or used, also because nobody may look into the
-    directory (1), and options that are not understood (2). So is, where the settings say to fail closed, a
-    store that cannot be read (1). A hook that must never fail needs `|| true`.
+    directory, or it is a file (1), and options not understood (2). So is, where the settings say
+    to fail closed, a store that cannot be read (1). A hook that must never fail needs `|| true`.
     """
     query = _query(text)
     if not query.strip():
         reason = "there is nothing to look up: the text is empty"
-        _print(_nothing(session, reason, threshold), session.output, prompt=prompt)
+        _print(_nothing(session, reason, threshold, degraded=False), session.output, prompt=prompt)
         return
     try:
         with session.open(soft=True) as hood:
@@ -98,9 +101,9 @@ def recall(  # noqa: PLR0913  one per option
                 scoring=scoring,
             )
     except StoreError as error:
-        if session.settings().fail == "closed" and not isinstance(error, NoStoreError):
+        if session.placed_settings().fail == "closed" and not isinstance(error, NoStoreError):
             raise
-        found = _nothing(session, str(error), threshold)
+        found = _nothing(session, str(error), threshold, degraded=not isinstance(error, NoStoreError))
     _print(found, session.output, prompt=prompt)
 
 
@@ -190,11 +193,11 @@ def _query(text: tuple[str, ...]) -> str:
     return asked[:_CHARACTERS_ASKED].replace("\0", " ")
 
 
-def _nothing(session: Session, reason: str, threshold: float | None) -> Recall:
+def _nothing(session: Session, reason: str, threshold: float | None, *, degraded: bool) -> Recall:
     from agenthood.records import Recall  # noqa: PLC0415  keeps --help light
 
-    lowest = session.settings().recall_threshold if threshold is None else threshold
-    return Recall(threshold=lowest, degraded=True, semantic=False, reason=reason)
+    lowest = session.placed_settings().recall_threshold if threshold is None else threshold
+    return Recall(threshold=lowest, degraded=degraded, semantic=False, reason=reason)
 
 
 def _print(found: Recall, output: Output, *, prompt: bool) -> None:
@@ -237,7 +240,8 @@ def _print_table(found: Recall, output: Output) -> None:
 def _notes(found: Recall) -> list[str]:
     """What was not found, and how near it was."""
     nothing = "no lesson found; the answer is degraded" if found.degraded else "no lesson fits"
-    notes = [] if found else [nothing]
+    looked_up = found.degraded or not found.reason  # else the reason says why there was nothing to look up
+    notes = [nothing] if looked_up and not found else []
     if found.near_misses and found.nearest_miss is not None:
         threshold, nearest = _told_apart(found.threshold, found.nearest_miss)
         notes.append(

@@ -69,6 +69,18 @@ class Session:
             self.output.warn(warning)
         return settings
 
+    def placed_settings(self) -> Settings:
+        """As `settings`, of a store that is there or could be made.
+
+        Raises:
+            StoreUnavailableError: it could not, such as where a file stands in the place of the directory.
+        """
+        from agenthood.stores.factory import check_place  # noqa: PLC0415  only commands that open a store need it
+
+        settings = self.settings()
+        check_place(settings.store, self.path)
+        return settings
+
     def missing(self, id_: str, see: str = "see agenthood lessons") -> str:
         """What to say of an id that no lesson has; an agent sees lessons that are not its own to change."""
         settings = self.settings()
@@ -91,7 +103,7 @@ class Session:
             NoStoreError: there is no store, and `create` is False.
             AgenthoodError: whatever the engine raises.
         """
-        settings = self.settings()  # first, as a mistyped one looks like a store that is lost
+        settings = self.placed_settings()  # first, as a mistyped one looks like a store that is lost
         hint = elsewhere(settings, self.path)
         if not create and not self.has_store:
             raise NoStoreError(

@@ -49,8 +49,8 @@ def import_(session: Session, /, file: str) -> int:
     """Read what `agenthood export` wrote from FILE, or from standard input if FILE is -.
 
     What is already there is skipped, and lessons that are there with other evidence are merged, so importing
-    twice does no harm. Every bad line is reported with its number and the exit code is 1; the rest is
-    imported.
+    twice does no harm. Bad lines are reported with their numbers, ten for each reason, and the exit code is 1;
+    the rest is imported.
     """
     from agenthood.cli.importing import Importer  # noqa: PLC0415  keeps --help light
 

@@ -41,6 +41,10 @@ def parse(line: str) -> Lesson | Record:
     """
     try:
         body = json.loads(line)
+    except json.JSONDecodeError as exc:
+        raise InvalidInputError(
+            f"it is no JSON: {exc.msg.removesuffix(' at')} at column {exc.colno}"
+        ) from exc
     except (ValueError, RecursionError) as exc:
         raise InvalidInputError(f"it is no JSON: {exc}") from exc
     if not isinstance(body, dict):

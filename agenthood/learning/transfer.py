@@ -6,6 +6,7 @@ idempotent: evidence that is there already is not counted twice.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from collections.abc import Iterable, Iterator
@@ -39,12 +40,27 @@ _Item: TypeAlias = tuple[int, Lesson | Record]  # with the number of its line
 
 
 async def export(store: VectorStore, file: TextIO) -> int:
-    """Write every lesson, episode and other memory to `file` as JSON lines; returns how many lines."""
+    """Write every lesson, episode and other memory to `file` as JSON lines; returns how many lines.
+
+    Raises:
+        InvalidInputError: `file` cannot be written text to.
+        StoreError: the store cannot be read.
+    """
+    _check_writable(file)
     lines = 0
     async for line in _exported(store):
         file.write(dumps(line) + "\n")
         lines += 1
     return lines
+
+
+def _check_writable(file: TextIO) -> None:
+    try:
+        file.write("")
+    except (AttributeError, TypeError, io.UnsupportedOperation) as exc:  # no file, one of bytes, one to read
+        raise InvalidInputError(
+            f"file is {file!r:.80}: give a file opened for writing text, such as open(path, 'w', encoding='utf-8')"
+        ) from exc
 
 
 async def _exported(store: VectorStore) -> Any:  # noqa: ANN401  an async iterator of JSON objects

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -198,6 +201,40 @@ def test_a_directory_that_cannot_be_written_fails(run: Run) -> None:
         pytest.skip("this system has no /proc")
     found = checks(run("doctor", "--json", directory=proc / "absent"))
     assert found["writing"][0] == "failed"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system has no such permissions")
+@pytest.mark.parametrize(
+    ("part", "failed"), [(".", "settings"), ("memory", "store"), ("queue.jsonl", "queue")]
+)
+def test_what_nobody_may_look_into_is_a_check_that_failed(
+    run: Run, store: Path, part: str, failed: str
+) -> None:
+    """The other checks are made, and the table and the JSON are printed."""
+    run("learn", "--episode", "x y z", "--score", 1)
+    (store / "queue.jsonl").write_text("waits\n")
+    (store / part).chmod(0)
+    try:
+        done, shown = doctor_without_privileges(store, "--json"), doctor_without_privileges(store)
+    finally:
+        (store / part).chmod(0o755)
+    assert done.returncode == shown.returncode == 1, done.stderr
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert checks[failed]["result"] == "failed"
+    assert str(store / part) in checks[failed]["found"]
+    assert "check " in checks[failed]["found"]
+    assert checks["disk"]["result"] == "ok"
+    assert f"failed\t{failed}\t" in shown.stdout
+    assert "error" not in done.stderr + shown.stderr
+
+
+def doctor_without_privileges(store: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run it as one who may not look into everything, which root may."""
+    bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    if bound and shutil.which(bound[0]) is None:
+        pytest.skip("there is no setpriv, and root may look into everything")
+    command = [*bound, sys.executable, "-m", "agenthood", "--dir", str(store), "doctor", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_the_bundled_model_is_what_works_without_any_setting(run: Run, monkeypatch) -> None:

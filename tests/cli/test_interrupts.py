@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import agenthood
 from cli_support import spawn
 from embedding.fake_endpoint import DIMENSION, good, serve
-
-if TYPE_CHECKING:
-    import subprocess
 
 HELD = "number 15 was done"
 LINES = [{"episode": f"number {i} was done", "score": 1, "member": f"m{i}"} for i in range(30)]
@@ -120,6 +118,25 @@ def test_a_second_ctrl_c_ends_at_once(store: Path, file: Path, slow: Slow) -> No
     slow.release.set()
     with agenthood.open(store) as hood:
         assert hood.status().episodes == 10
+
+
+def test_after_a_kill_the_status_tells_where_to_go_on(store: Path, file: Path, slow: Slow) -> None:
+    """The batches before are whole, the one that ran is absent, and learning the rest counts every line once."""
+    process = spawn("--dir", store, "learn", file, "--batch", 10)
+    assert slow.asked.wait(60)
+    process.kill()
+    process.communicate(timeout=60)
+    slow.release.set()
+    with agenthood.open(store) as hood:
+        learned = hood.status().episodes
+    assert learned == 10
+    tail = subprocess.run(["tail", "-n", f"+{learned + 1}", file], capture_output=True, check=True)
+    rest = spawn("--dir", store, "learn", "-", stdin=subprocess.PIPE)
+    out, _ = rest.communicate(tail.stdout, timeout=60)
+    assert out.startswith(b"stored\t20\n")
+    with agenthood.open(store) as hood:
+        assert hood.status().episodes == 30
+        assert {lesson.evidence for lesson in hood.lessons()} == {1}
 
 
 def test_an_import_finishes_its_batch(store: Path, tmp_path: Path, slow: Slow) -> None:

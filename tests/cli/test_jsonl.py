@@ -118,6 +118,7 @@ def test_lines_put_together_are_the_file(lines: list[bytes], final_newline: bool
         ('{"episode": "x", "scores": [1]}', "'scores' must be an object of numbers, not an array"),
         ('{"episode": "x", "scores": {"a": null}}', "score 'a' must be a number in [0, 1], not null"),
         ('{"episode": "x", "scroe": 1}', "no score, and unknown key 'scroe'; did you mean 'score'?"),
+        ('{"episode": "x", "episode_id": 1}', "no score, and unknown key 'episode_id': give a 'score'"),
         ('{"id": 7, "episode": "x", "Scores": {"a": 1}}', "unknown key 'Scores'; did you mean 'scores'?"),
         ('{"episode": "x", "rating": 1}', "no score, and unknown key 'rating': give a 'score'"),
         ('{"episode": "x", "score": 1, "scores": {"a": 1}}', "both 'score' and 'scores'"),

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,14 @@ def test_unknown_keys_are_reported_once(run: Run) -> None:
     assert run("-q", "learn", "-", stdin=line).err == ""
 
 
+def test_a_key_that_is_there_is_not_meant_by_another(run: Run) -> None:
+    """An unknown key beside `episode` is no mistyped `episode`."""
+    lines = [{"episode_id": 7, **GOOD}, {"score_": {}, **GOOD}]
+    done = run("learn", "-", stdin="\n".join(map(json.dumps, lines)))
+    assert "unknown key 'episode_id' ignored in 1 line, the first of them line 1\n" in done.err
+    assert "unknown key 'score_' ignored in 1 line, the first of them line 2\n" in done.err
+
+
 def test_a_mistyped_score_loses_no_episode(run: Run, tmp_path: Path) -> None:
     """A line without scores but with an unknown key is a bad one, and is kept."""
     line = '{"episode": "a", "scroe": 0.9}\n'
@@ -240,6 +249,30 @@ def test_ctrl_c_keeps_what_was_learned_and_says_where_to_go_on(store: Path) -> N
         assert len(hood.lessons()) == 1
 
 
+@pytest.mark.parametrize("lines", [None, json.dumps(GOOD).encode() + b"\n"])
+def test_ctrl_c_before_anything_was_learned_says_so(store: Path, lines: bytes | None) -> None:
+    """While the store is opened, or before the first batch is complete: no line was learned, run it again."""
+    process = spawn("--dir", store, "learn", "-", stdin=-1)
+    assert process.stdin is not None
+    folder = store / "memory" if lines else store  # made at the end of opening, or at its beginning
+    while not folder.exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    if lines:
+        process.stdin.write(lines)
+        process.stdin.flush()
+        time.sleep(2)  # it now waits for more
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert list(filter(None, err.decode().splitlines())) == [
+        "agenthood: stopped before any line was learned, run it again",
+        "agenthood: error: interrupted",
+    ]
+    with agenthood.open(store) as hood:
+        assert hood.status().episodes == 0
+
+
 def test_progress_is_shown_at_a_terminal_only(store: Path, tmp_path: Path, run: Run) -> None:
     """People see a bar on long work, pipes do not."""
     file = tmp_path / "in.jsonl"
@@ -302,19 +335,19 @@ def test_a_disk_that_is_full_from_the_start(store: Path, tmp_path: Path) -> None
     _, err = process.communicate(timeout=100)
     last = err.decode().splitlines()[-1]
     assert process.returncode == 1
-    assert last.startswith("agenthood: error: stopped before any line was settled: ")
+    assert last.startswith("agenthood: error: stopped before any line was learned, run it again: ")
     assert "size limit" in last
 
 
 def test_reasons_that_repeat_are_counted(run: Run, tmp_path: Path) -> None:
     """Ten lines are named for a reason, then how many more; all are kept, and the other reasons are said."""
-    lines = ["not json"] * 25 + ["{}"] + ["not json"] * 5
+    lines = ["not json", " not json"] * 12 + ["not json", "{}"] + ["not json"] * 5
     done = run("learn", "-", "--batch", 7, "--rejects", tmp_path / "rejects", stdin="\n".join(lines))
     assert done.facts["rejected"] == "31"
     said = done.err.splitlines()
     assert [line.split(":")[1] for line in said[:11]] == [f" line {n}" for n in (*range(1, 11), 26)]
     assert said[11:] == [
-        "agenthood: ... and 20 more lines for the same reason: not JSON: Expecting value at column 1"
+        "agenthood: ... and 20 more lines for the same reason as line 1: not JSON: Expecting value at column 1"
     ]
     assert (tmp_path / "rejects").read_text() == "\n".join(lines)
 

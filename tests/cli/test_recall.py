@@ -103,8 +103,9 @@ def test_an_empty_text_is_no_failure(run: Run, stdin: bytes) -> None:
     """A run that pipes its last error into a recall is not stopped where there was none."""
     done = run("recall", "-", stdin=stdin)
     assert (done.code, done.out) == (0, "")
-    assert "the text is empty" in done.err
-    assert run("recall", "", "--json").json["degraded"] is True
+    assert done.err == "agenthood: warning: there is nothing to look up: the text is empty\n"
+    found = run("recall", "", "--json").json
+    assert (found["degraded"], found["reason"]) == (False, "there is nothing to look up: the text is empty")
 
 
 def test_what_cannot_be_searched_for_is_left_out(run: Run) -> None:
@@ -154,13 +155,29 @@ def test_without_a_store_a_recall_finds_nothing_and_makes_nothing(run: Run, tmp_
     absent = tmp_path / "absent"
     done = run("recall", "x", directory=absent)
     assert (done.code, done.out) == (0, "")
-    assert "there is no store at" in done.err
+    assert done.err.startswith(
+        f"agenthood: warning: there is no store at {str(absent)!r}: learn something first"
+    )
+    assert "degraded" not in done.err
+    assert run("recall", "x", "--json", directory=absent).json["degraded"] is False
     assert run("recall", "x", "--prompt", directory=absent).out == ""
     for command in ["lessons", "status", "migrate", "maintain", "export"]:
         failed = run(command, directory=absent)
         assert (failed.code, failed.out) == (1, "")
         assert "learn something first" in failed.err
     assert not absent.exists()
+
+
+@pytest.mark.parametrize("text", ["x", ""])
+@pytest.mark.parametrize("below", ["", "deeper/store"])
+def test_a_file_in_place_of_the_store_is_a_mistake(run: Run, tmp_path: Path, text: str, below: str) -> None:
+    """Nothing can be learned there, so it is not said to be a store to come; the file is named."""
+    file = tmp_path / "file"
+    file.write_text("")
+    for command in (["recall", text], ["lessons"], ["learn", "--episode", "x y z", "--score", 1]):
+        done = run(*command, directory=file / below)
+        assert (done.code, done.out) == (1, "")
+        assert f"error: {str(file)!r} is not a directory, so no store can be there" in done.err
 
 
 def test_prompt_prints_the_fenced_block_alone(run: Run) -> None:

@@ -137,6 +137,17 @@ def test_maintain_reports_every_collection(run: Run, ids: list[str]) -> None:
     assert "vectors" in run("maintain", "--json").json["collections"]
 
 
+def test_maintain_says_nothing_of_an_index_that_is_complete(run: Run, store: Path) -> None:
+    """Also where so much was learned since the last check that all of it has to be looked through."""
+    lines = [json.dumps({"episode": EPISODES[0], "score": 0.9, "member": f"m{n}"}) for n in range(1_001)]
+    assert run("learn", "-", stdin="\n".join(lines)).code == 0
+    done = run("maintain")
+    assert (done.code, "embedded now" in done.out) == (0, False)
+    (store / "memory").rename(store / "elsewhere")
+    assert run("learn", "-", stdin="\n".join(lines)).code == 0
+    assert run("maintain", "--json").json["migration"] is None
+
+
 def test_maintain_prints_what_the_backend_tells(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """No empty columns where it has no fragments, and every number with its word."""
     monkeypatch.setenv("AGENTHOOD_VECTOR_BACKEND", "sqlite")

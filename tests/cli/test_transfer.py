@@ -66,6 +66,23 @@ def test_bad_lines_are_reported_and_the_rest_is_imported(run: Run, tmp_path: Pat
         assert len(hood.lessons()) == 2
 
 
+def test_a_file_that_is_no_export_says_so_ten_times(run: Run, tmp_path: Path) -> None:
+    """Whatever the column or number that differs, and over several batches; the count has all of them."""
+    lines = [f"{' ' * (n % 7)}not json {n}" for n in range(1_200)]
+    done = run("import", "-", stdin="\n".join([*lines, "7", '{"type": "x"}']), directory=tmp_path / "other")
+    assert (done.code, done.facts["rejected"]) == (1, "1,202")
+    first, *_, number, kind, rest = done.err.splitlines()
+    assert first == "agenthood: line 1: it is no JSON: Expecting value at column 1"
+    assert len(done.err.splitlines()) == 13
+    assert number.startswith("agenthood: line 1201: it is 7")
+    assert kind.startswith("agenthood: line 1202: type 'x'")
+    assert rest == (
+        "agenthood: ... and 1,190 more lines for the same reason as line 1: it is no JSON: Expecting value at column 1"
+    )
+    every = run("--json", "import", "-", stdin="\n".join(lines), directory=tmp_path / "other").json
+    assert len(every["rejected"]) == 1_200
+
+
 def test_lines_for_learn_are_no_import(run: Run) -> None:
     """They are refused with the command that reads them."""
     done = run("import", "-", stdin=json.dumps(EPISODES[0]) + '\n{"text": "x"}\n{"type": "x"}\n')
