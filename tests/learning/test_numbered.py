@@ -86,7 +86,7 @@ async def _outcome(
     )
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(
     embedder=st.sampled_from(["lexical", "semantic"]),
     numbers=st.lists(st.integers(0, 60), min_size=90, max_size=90),
