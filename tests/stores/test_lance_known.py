@@ -106,7 +106,7 @@ async def _agree(folder: Path, collection: Collection, steps: list[tuple[str, li
     await other.close()
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.sampled_from([SHARED, TYPED]), STEPS)
 def test_rows_are_found_as_by_a_store_just_opened(
     collection: Collection, steps: list[tuple[str, list[int]]]
