@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 from agenthood.errors import StoreError
 from agenthood.stores.base import Collection
 from agenthood.stores.filters import Equals, Not, where
-from stores.backends import everything, full, record, unit
+from stores.backends import SHARED, TYPED, everything, full, record, unit
 from stores.postgres_server import postgres_store, schema_of, shared_url, sql
 
 if TYPE_CHECKING:
@@ -163,6 +164,49 @@ async def test_a_user_who_passes_the_wall_by_is_told(tmp_path: Path):
     assert "SUPERUSER and BYPASSRLS" in health.detail["row_level_security"]
     await store.close()
     await other.close()
+    sql(f'drop schema "{schema_of(tmp_path)}" cascade; drop owned by {name}; drop role {name}')
+
+
+async def test_opening_again_lets_the_wall_down_for_nobody(url: str, tmp_path: Path):
+    """While tasks open the store together, or look at it again, none of them finds the wall down that stands."""
+    store = postgres_store(tmp_path, url=url, tenant="a")
+    await store.upsert(SCOPED, [of("a", 1)])
+    database = store._database
+    takes_role, seen = database.takes_role, set()
+
+    async def watch() -> None:
+        while len(opening) > sum(task.done() for task in opening):
+            seen.add((database.takes_role, database.wall))
+            await asyncio.sleep(0)
+
+    database.forget()
+    opening = [asyncio.create_task(database.ready(make=True)) for _ in range(4)]
+    await asyncio.gather(watch(), *opening)
+    assert seen == {(takes_role, "")}
+    assert takes_role == ("owner" not in url)
+    await store.close()
+
+
+async def test_tables_that_another_user_makes_are_granted_when_first_met(tmp_path: Path):
+    """A user whom the policies hold makes tables for itself; whoever takes the role meets them with it open already."""
+    name, password = f"{schema_of(tmp_path)}_owner", secrets.token_hex(8)
+    database = psycopg.conninfo.conninfo_to_dict(shared_url())
+    sql(f"create role {name} login password '{password}'")
+    sql("create extension if not exists vector")
+    sql(f'grant create on database "{database["dbname"]}" to {name}')
+    own = f"postgresql://{name}:{password}@{database['host']}:{database['port']}/{database['dbname']}"
+    owner, store = postgres_store(tmp_path, url=own), postgres_store(tmp_path, tenant="a")
+    await owner.ensure_collection(SCOPED)
+    assert await store.count(SCOPED) == 0
+    for number, collection in enumerate((TYPED, SHARED)):
+        await owner.upsert(collection, [of("b", 1)])
+        assert await store.count(collection) == 0, number
+        assert (await store.upsert(collection, [of("a", 2)])).written == 1
+        assert await owner.count(collection) == 2
+    sql(f'revoke all on "{schema_of(tmp_path)}".rows_1 from "{schema_of(tmp_path)}_rows"')
+    assert await store.count(SCOPED) == 0, "what was revoked by mistake is granted again, as at every opening"
+    await store.close()
+    await owner.close()
     sql(f'drop schema "{schema_of(tmp_path)}" cascade; drop owned by {name}; drop role {name}')
 
 

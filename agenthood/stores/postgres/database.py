@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agenthood.errors import StoreError, StoreUnavailableError
 from agenthood.stores.postgres.address import Address
 from agenthood.stores.postgres.connections import Connection, Connections
-from agenthood.stores.postgres.errors import MADE_MEANWHILE, REPEATABLE, state_of, translated
+from agenthood.stores.postgres.errors import (
+    MADE_MEANWHILE,
+    MISSING_RIGHT,
+    MISSING_TABLE,
+    REPEATABLE,
+    state_of,
+    translated,
+)
 from agenthood.stores.postgres.keys import key
 from agenthood.stores.postgres.migrate import applied, check_makeable, migrate, migrations, pending
 from agenthood.stores.postgres.sql import literal, quoted
@@ -123,24 +130,29 @@ class Database:
         """Look again before the next use: another process may have dropped the schema."""
         self._ready = False
 
+    def outdated(self, state: str) -> bool:
+        """Whether the error `state` may come from what this process has not seen yet, so that to look again helps."""
+        # A table made by a user whom the policies hold is granted to nobody, and so not to the role taken here.
+        return state == MISSING_TABLE or (state == MISSING_RIGHT and self.takes_role)
+
     async def _find_role(self, connection: Connection) -> None:
         ((bypasses, superuser),) = await connection.run(
             "select rolsuper or rolbypassrls, rolsuper from pg_roles where rolname = current_user"
         )
-        self.takes_role, self.wall = False, ""
-        if not bypasses:
-            return  # the policies hold for this user, though it owns the tables
-        try:
-            await self._make_role(connection, grant=not superuser)
-        except Exception as exc:  # the driver loads late; what is not known is raised
-            if state_of(exc)[:2] not in {"42", "28", "0L", "0P"}:
-                raise
-            self.wall = (
-                f"the user passes row level security by and may not make the role {self.role!r}: connect as one "
-                "without SUPERUSER and BYPASSRLS"
-            )
-        else:
-            self.takes_role = True
+        # Set at the end and at once: other tasks may be making tables, or reading, on what was found before.
+        takes_role, wall = bypasses, ""
+        if bypasses:  # else the policies hold for this user, though it owns the tables
+            try:
+                await self._make_role(connection, grant=not superuser)
+            except Exception as exc:  # the driver loads late; what is not known is raised
+                if state_of(exc)[:2] not in {"42", "28", "0L", "0P"}:
+                    raise
+                takes_role = False
+                wall = (
+                    f"the user passes row level security by and may not make the role {self.role!r}: connect as one "
+                    "without SUPERUSER and BYPASSRLS"
+                )
+        self.takes_role, self.wall = takes_role, wall
 
     async def _make_role(self, connection: Connection, *, grant: bool) -> None:
         role, schema = quoted(self.role), quoted(self.schema)

@@ -36,6 +36,7 @@ REPEATABLE = ("40001", "40P01")
 MADE_MEANWHILE = ("42710", "23505", "42P06")
 """Another process made the same extension, role or schema at this moment."""
 MISSING_TABLE = "42P01"
+MISSING_RIGHT = "42501"
 
 
 def state_of(exc: BaseException) -> str:

@@ -111,7 +111,7 @@ class Tables:
             try:
                 return await self._database.run(f"{doing} {collection.name!r}", inner)
             except StoreError as exc:
-                if state_of(exc.__cause__ or exc) != MISSING_TABLE or attempt == _ATTEMPTS - 1:
+                if attempt == _ATTEMPTS - 1 or not self._database.outdated(state_of(exc.__cause__ or exc)):
                     raise
                 self._known.pop(collection.name, None)
                 self._database.forget()
