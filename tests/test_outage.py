@@ -125,6 +125,30 @@ async def test_a_batch_is_queued_as_one_episode_is(tmp_path: Path, harm: Any) ->
         hood.faulty.recover()
 
 
+@pytest.mark.parametrize("harm", ["fail", "lost", "hang"])
+async def test_of_a_batch_only_what_is_not_on_disk_is_queued(tmp_path: Path, harm: Any) -> None:
+    """What was written before the store went down is said to be stored; the rest is queued, and counts once."""
+    texts = ("retried the upload", "mocked a clock", "purged every cache", "closed both sockets")
+    episodes = [EvalResult(text, {"s": 0.9}, **WHO) for text in texts]
+    async with FaultyHood(tmp_path, embedder="lexical") as hood:
+        hood.learner._part_size = 2
+        writes = 0
+
+        def plan(name: str) -> Fault | None:
+            nonlocal writes
+            writes += name == "upsert"
+            return Fault(harm) if name in WRITES and writes > 2 else None  # shared table and index, once
+
+        hood.faulty.plan = plan
+        receipts = await hood.learn_many(episodes)
+        assert [one.status for one in receipts] == ["stored"] * 2 + ["pending"] * 2
+        assert len({one.episode_id for one in receipts}) == 4
+        hood.faulty.recover()
+        await healed(hood)
+        assert (await hood.status()).episodes == 4
+        assert [lesson.evidence for lesson in await hood.lessons()] == [1] * 4
+
+
 async def test_closing_a_store_that_hangs(tmp_path: Path) -> None:
     """It is over within the deadline, nothing is left running, and what was queued is there at the next start."""
     await prepared(tmp_path)

@@ -12,7 +12,7 @@ from agenthood.formats import iso, loads_object, new_episode_id, shown, storable
 from agenthood.learning import rules
 from agenthood.learning.distinct import are_distinct
 from agenthood.learning.intake import Lasting
-from agenthood.learning.lessons import lesson_id, lesson_of_row
+from agenthood.learning.lessons import lesson_id, lesson_of_row, lesson_record
 from agenthood.learning.patterns import Candidate, IndexEntry
 from agenthood.learning.placing import Held
 from agenthood.learning.similar import AddedLessons
@@ -66,6 +66,21 @@ class Known(Held):
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """The rows of some episodes of a batch.
+
+    Attributes:
+        shared: episodes, and the lessons stored or merged.
+        index: the index rows of the new and the restored lessons, by collection.
+        restored: ids of the archived lessons that were learned again.
+    """
+
+    shared: list[Record]
+    index: dict[Collection, list[Record]]
+    restored: set[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Case:
     """An episode that something is learned from, as it is decided on.
 
@@ -106,9 +121,6 @@ class Batch:
 
     Attributes:
         now: the time of the batch.
-        changed: lesson id -> lesson, for every lesson stored or merged.
-        episodes: the episodes to record.
-        restored: ids of the archived lessons that were learned again.
     """
 
     def __init__(  # noqa: PLR0913  what one batch is decided on
@@ -132,9 +144,9 @@ class Batch:
             now: the time of the batch.
         """
         self.now = now
-        self.changed: dict[str, Lesson] = {}
-        self.episodes: list[Record] = []
-        self.restored: set[str] = set()
+        self._changed: dict[str, Lesson] = {}
+        self._episodes: list[Record] = []
+        self._restored: set[str] = set()
         self._known = known
         self._embedded = embedded
         self._index = index
@@ -165,7 +177,7 @@ class Batch:
             reason = f"learning failed unexpectedly: {shown(exc, 200)}"
             return Receipt("rejected", score=intake.mean, kind=intake.kind, reason=reason)
         if intake.episode_id is None:
-            self.episodes.append(self._episode(episode_id, intake, at, receipt.id))
+            self._episodes.append(self._episode(episode_id, intake, at, receipt.id))
         return receipt
 
     def pass_over(self, intake: Intake, row: Record) -> Receipt:
@@ -240,7 +252,7 @@ class Batch:
         receipt = replace(receipt, evidence=lesson.evidence)
         if not known.archived:
             return receipt
-        self.restored.add(lesson.id)
+        self._restored.add(lesson.id)
         pending = self._index_later(case, lesson)
         reason = pending or "it was archived, and is restored"
         return replace(receipt, status="pending" if pending else "merged", reason=reason)
@@ -268,10 +280,19 @@ class Batch:
 
     def _keep(self, lesson: Lesson) -> None:
         self._known.put(lesson)
-        self.changed[lesson.id] = lesson
+        self._changed[lesson.id] = lesson
 
-    def index_rows(self) -> dict[Collection, list[Record]]:
-        """The index rows of the new and the restored lessons."""
+    def take(self) -> Decided:
+        """What was decided since this was last asked, to be written before anything that comes after it."""
+        decided = Decided(
+            shared=[*self._episodes, *(lesson_record(one, at=self.now) for one in self._changed.values())],
+            index=self._index_rows(),
+            restored=self._restored,
+        )
+        self._episodes, self._changed, self._restored, self._to_index = [], {}, set(), {}
+        return decided
+
+    def _index_rows(self) -> dict[Collection, list[Record]]:
         if self._index is None or not self._to_index:
             return {}
         rows = list(self._to_index)

@@ -7,6 +7,7 @@ import logging
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +22,14 @@ from agenthood.errors import (
 )
 from agenthood.formats import iso, new_episode_id, shown, utc_now
 from agenthood.learning import rules
-from agenthood.learning.batch import Batch, Embedded, Known, draw_ids
+from agenthood.learning.batch import Batch, Decided, Embedded, Known, draw_ids
+from agenthood.learning.behind import OneBehind
 from agenthood.learning.intake import Intake, Lasting, take_in
-from agenthood.learning.lessons import lesson_of_row, lesson_record
+from agenthood.learning.lessons import lesson_of_row
 from agenthood.learning.matching import matches
 from agenthood.learning.placing import look_up
 from agenthood.learning.reading import GatheredReads
-from agenthood.learning.tally import Tally, read_tally
+from agenthood.learning.tally import read_tally
 from agenthood.memory.episodic import episode_from
 from agenthood.memory.residual import BRIEF_LOCK_SECONDS, MAX_SIGNAL_CHARACTERS
 from agenthood.records import EvalResult, LearnerStatus, Receipt
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Vector, VectorStore
 
 BATCH_SIZE = 2_000
+PART_SIZE = 500
 _AT_A_TIME = 64
 _log = logging.getLogger("agenthood")
 
@@ -80,6 +83,7 @@ class EpisodeLearner:
         residual: ResidualMemory | None = None,
         threshold: float = rules.MATCH_THRESHOLD,
         batch_size: int = BATCH_SIZE,
+        part_size: int = PART_SIZE,
         clock: Callable[[], datetime] = utc_now,
         draw_id: Callable[[datetime], str] = new_episode_id,
     ) -> None:
@@ -91,7 +95,8 @@ class EpisodeLearner:
             space: what embeds; None leaves new lessons pending.
             residual: signals to reinforce or weaken.
             threshold: match score in [0, 1] from which an episode merges into a lesson, inclusive.
-            batch_size: how many episodes `learn_many` decides on under one lock and writes in one commit.
+            batch_size: how many episodes `learn_many` reads the store for at once, and decides on under one lock.
+            part_size: how many of them are written in one commit, while the next are decided on.
             clock: the current time in UTC.
             draw_id: makes an id for an episode of some moment; asked again where that one is taken.
         """
@@ -101,6 +106,7 @@ class EpisodeLearner:
         self._residual = residual
         self._threshold = threshold
         self._batch_size = max(1, batch_size)
+        self._part_size = max(1, part_size)
         self._clock = clock
         self._draw_id = draw_id
 
@@ -160,13 +166,25 @@ class EpisodeLearner:
 
     async def _attempt(self, prepared: Prepared, seconds: float | None) -> list[Receipt]:
         """Learn; a receipt for each also where that fails."""
+        done: list[Receipt] = []
         try:
             async with in_time(seconds):
-                return await self._learn_intakes(prepared.intakes, prepared.words)
+                await self._learn_intakes(prepared.intakes, done, prepared.words)
         except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
-            return not_learned(prepared.intakes, exc)
+            done += not_learned(prepared.intakes[len(done) :], exc)
+        return done
 
-    async def _learn_intakes(self, intakes: list[Intake], words: Vector | None = None) -> list[Receipt]:
+    async def _learn_intakes(
+        self, intakes: list[Intake], done: list[Receipt], words: Vector | None = None
+    ) -> None:
+        """Learn from episodes in order, part by part, each in one commit.
+
+        Args:
+            intakes: the episodes.
+            done: where their receipts go as soon as they are on disk; what is missing there at an error, is not, or its
+                fate is unknown.
+            words: their lexical vectors, if known already.
+        """
         lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
         embedded = await self._embed(_texts(intakes), words)
         async with self._store.exclusive():
@@ -180,28 +198,35 @@ class EpisodeLearner:
             )
             await self._load(known, reads)
             batch = Batch(known, embedded, self._index, lasting, threshold=self._threshold, now=now)
-            receipts = [
-                batch.pass_over(intake, before[id_]) if id_ in before else batch.decide(intake, id_)
-                for intake, id_ in zip(intakes, ids, strict=True)
-            ]
-            news = [
-                intake
-                for intake, id_, receipt in zip(intakes, ids, receipts, strict=True)
-                if id_ not in before and _is_news(intake, receipt)
-            ]
-            for intake in news:
-                tally.count(intake, batch.now)
-            unindexed = await self._write(batch, tally)
+            news: list[Intake] = []
+            async with OneBehind() as writing:
+                for start in range(0, len(intakes), self._part_size):
+                    part = slice(start, start + self._part_size)
+                    receipts = []
+                    for intake, id_ in zip(intakes[part], ids[part], strict=True):
+                        if id_ in before:
+                            receipts.append(batch.pass_over(intake, before[id_]))
+                            continue
+                        receipts.append(receipt := batch.decide(intake, id_))
+                        if _is_news(intake, receipt):
+                            tally.count(intake, now)
+                            news.append(intake)
+                    decided = batch.take()
+                    decided.shared.append(tally.record(now))
+                    await writing.begin(partial(self._keep, decided, receipts, done))
         if known.reason:  # said now, since an attempt that failed as a whole is told otherwise
             _log.warning("matched by exact text only, %d in number: %s", len(lasting), known.reason)
         await self._reinforce(news)
-        if not unindexed:
-            return receipts
-        if self._space is not None:
+
+    async def _keep(self, decided: Decided, receipts: list[Receipt], done: list[Receipt]) -> None:
+        """Write what was decided, and add the receipts to what is done."""
+        unindexed = await self._write(decided)
+        if unindexed and self._space is not None:
             self._space.behind = True  # so that they are indexed once that works again
-        return [
+        done += [
             replace(one, status="pending", reason=unindexed)
-            if one.status == "stored" or (one.status == "merged" and one.id in batch.restored)
+            if unindexed
+            and (one.status == "stored" or (one.status == "merged" and one.id in decided.restored))
             else one
             for one in receipts
         ]
@@ -271,15 +296,14 @@ class EpisodeLearner:
         for row in rows:
             known.note_orphan(row)
 
-    async def _write(self, batch: Batch, tally: Tally) -> str:
-        """Write a batch; the reason why the index could not be written, or an empty string.
+    async def _write(self, decided: Decided) -> str:
+        """Write a part of a batch; the reason why the index could not be written, or an empty string.
 
         Episodes, lessons and status go in one commit: episode and evidence stand or fall together. What the index
         then lacks the migration fills in, and a row of it without a lesson counts for nothing.
         """
-        lessons = [lesson_record(lesson, at=batch.now) for lesson in batch.changed.values()]
-        rows: dict[Collection, list[Record]] = {SHARED: [*batch.episodes, *lessons, tally.record(batch.now)]}
-        for collection, records in batch.index_rows().items():
+        rows: dict[Collection, list[Record]] = {SHARED: decided.shared}
+        for collection, records in decided.index.items():
             rows.setdefault(SHARED if collection.name == SHARED.name else collection, []).extend(records)
         shared, *others = await asyncio.gather(
             *(self._upsert(collection, records) for collection, records in rows.items()),

@@ -15,7 +15,7 @@ import numpy as np
 
 from agenthood.formats import pattern_text, storable
 from agenthood.learning.patterns import Candidate
-from agenthood.learning.similar import FEW, Lowest, cosines_of_pairs, pairs_above
+from agenthood.learning.similar import FEW, Lowest, cosines_of_pairs, crowded, pairs_above
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
@@ -124,13 +124,10 @@ class _Comparison:
     async def _not_numbered(self, patterns: Patterns, rows: Rows, columns: Rows) -> npt.NDArray[np.bool_]:
         """Which pairs are left without those that name other numbers, where an episode has many; bool (k,)."""
         kept = np.ones(len(rows), dtype=np.bool_)
-        asked, starts, counts = np.unique(rows, return_index=True, return_counts=True)
-        for row, start, count in zip(asked.tolist(), starts.tolist(), counts.tolist(), strict=True):
-            if count <= FEW:
-                continue
-            some, episode = slice(start, start + count), self.episodes[row]
-            slots = await self.held.slots(patterns, columns[some], partial(self._texts, episode))
-            kept[some] = ~self.held.numbered.others(episode.episode, slots)
+        for row, pairs in crowded(rows):
+            episode = self.episodes[row]
+            slots = await self.held.slots(patterns, columns[pairs], partial(self._texts, episode))
+            kept[pairs] = ~self.held.numbered.others(episode.episode, slots)
         return kept
 
     async def _texts(self, episode: Lasting, ids: Sequence[str]) -> list[str]:

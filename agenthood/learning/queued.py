@@ -63,18 +63,20 @@ class QueuedLearner(EpisodeLearner):
 
     async def _attempt(self, prepared: Prepared, seconds: float | None) -> list[Receipt]:
         intakes = self._named(prepared.intakes)
+        done: list[Receipt] = []
         try:
             async with in_time(seconds):
                 await self._let_others_first()
                 time_for_all = self._guard.deadline + PER_EPISODE * (len(intakes) - 1)
                 async with self._guard.section("writing", time_for_all):
-                    return await self._learn_intakes(intakes, prepared.words)
+                    await self._learn_intakes(intakes, done, prepared.words)
         except StoreError as exc:
             if self._closed:
                 raise
-            return await self._wait(intakes, str(exc))
+            done += await self._wait(intakes[len(done) :], str(exc))
         except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
-            return not_learned(intakes, exc)
+            done += not_learned(intakes[len(done) :], exc)
+        return done
 
     async def _let_others_first(self) -> None:
         """Learn those first that came first.
@@ -250,7 +252,7 @@ class QueuedLearner(EpisodeLearner):
         receipts: list[Receipt] = []
         if intakes:
             async with self._guard.section("writing", _APPLY_SECONDS):
-                receipts = await self._learn_intakes(intakes)
+                await self._learn_intakes(intakes, receipts)
         outcomes = iter(receipts)
         for entry, one in taken:
             receipt = next(outcomes) if isinstance(one, Intake) else one

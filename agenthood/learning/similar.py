@@ -49,8 +49,13 @@ def pairs_above(queries: Vector, stored: Vector, lowest: float) -> Iterator[tupl
     """
     block = max(1, min(_BLOCK, _MOST_PRODUCTS // max(1, len(stored))))
     for start in range(0, len(queries), block):
-        rows, columns = np.nonzero(queries[start : start + block] @ stored.T >= lowest - _MARGIN)
+        rows, columns = _set_in(queries[start : start + block] @ stored.T >= lowest - _MARGIN)
         yield rows + start, columns
+
+
+def _set_in(pairs: npt.NDArray[np.bool_]) -> tuple[Rows, Rows]:
+    """The rows and columns, int64 (k,) each, in which `pairs`, bool (n, m), is true: as `nonzero`, at a tenth of it."""
+    return np.divmod(np.flatnonzero(pairs), max(1, pairs.shape[1]))
 
 
 def exact_cosines(first: Vector, second: Vector) -> Cosines:
@@ -79,6 +84,14 @@ def cosines_of_pairs(queries: Vector, rows: Rows, stored: Vector, columns: Rows)
 def exact_cosine(first: Vector, second: Vector) -> float:
     """As `exact_cosines`, for two vectors, float (d,)."""
     return float(exact_cosines(first.reshape(1, -1), second.reshape(1, -1))[0])
+
+
+def crowded(rows: Rows) -> Iterator[tuple[int, slice]]:
+    """The rows that are in more than `FEW` pairs, and which these are; `rows`, int64 (k,), of all pairs, rise."""
+    found, starts, counts = np.unique(rows, return_index=True, return_counts=True)
+    many = counts > FEW
+    for row, start, count in zip(*(some[many].tolist() for some in (found, starts, counts)), strict=True):
+        yield row, slice(start, start + count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +143,7 @@ class AddedLessons:
         self._rows: list[int] = []
         self._ids: dict[int, str] = {}
         self._step = -1
-        self._near: dict[int, Rows] = {}
+        self._near: dict[int, list[int]] = {}
         self._numbered = NumberedTexts()
         self._slots = np.full(len(texts), UNREAD)
 
@@ -142,8 +155,7 @@ class AddedLessons:
     def similar(self, position: int) -> list[tuple[float, str]]:
         """The (match score, id) of the added lessons that may reach the threshold."""
         self._enter(position // _STEP)
-        near = self._near.get(position)
-        rows = [] if near is None else [row for row in near.tolist() if row in self._ids]
+        rows = [row for row in self._near.get(position, ()) if row in self._ids]
         if not rows:
             return []
         here = [position] * len(rows)
@@ -168,14 +180,17 @@ class AddedLessons:
         alike = self._semantic[here] @ self._semantic[others].T >= self._lowest.semantic - _MARGIN
         alike |= self._words[here] @ self._words[others].T >= self._lowest.words - _MARGIN
         alike &= others < here[:, np.newaxis]
-        for position, row in zip(here.tolist(), alike, strict=True):
-            if row.any():
-                self._near[position] = self._not_numbered(position, others[row])
+        episodes, columns = _set_in(alike)
+        positions, rows = self._not_numbered(here[episodes], others[columns])
+        for position, row in zip(positions.tolist(), rows.tolist(), strict=True):
+            self._near.setdefault(position, []).append(row)
 
-    def _not_numbered(self, position: int, others: Rows) -> Rows:
-        """Without those that name other numbers, where there are many."""
-        if len(others) <= FEW:
-            return others
-        for unread in others[self._slots[others] == UNREAD].tolist():
-            self._slots[unread] = self._numbered.add(self._texts[unread])
-        return others[~self._numbered.others(self._texts[position], self._slots[others])]
+    def _not_numbered(self, positions: Rows, others: Rows) -> tuple[Rows, Rows]:
+        """Those of the pairs that do not name other numbers, where an episode has many."""
+        kept = np.ones(len(positions), dtype=np.bool_)
+        for position, pairs in crowded(positions):
+            some = others[pairs]
+            for unread in some[self._slots[some] == UNREAD].tolist():
+                self._slots[unread] = self._numbered.add(self._texts[unread])
+            kept[pairs] = ~self._numbered.others(self._texts[position], self._slots[some])
+        return positions[kept], others[kept]

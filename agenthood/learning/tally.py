@@ -62,7 +62,8 @@ class Tally:
         """Take one judged episode into account."""
         for counts, name in ((self.bands, intake.kind or "skipped"), (self.members, intake.member)):
             counts[name] = min(rules.MAX_COUNT, counts.get(name, 0) + 1)
-        self.recent = [*self.recent, intake.mean][-rules.RECENT_SCORES :]
+        self.recent.append(intake.mean)
+        del self.recent[: -rules.RECENT_SCORES]
         self.last_update = iso(now)
 
     def record(self, now: datetime) -> Record:

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from agenthood.embedding.lexical import lexical_vectors
-from agenthood.learning.batch import Batch, Embedded, Known, draw_ids
+from agenthood.learning.batch import Batch, Decided, Embedded, Known, draw_ids
 from agenthood.learning.intake import Intake, Lasting, take_in
+from agenthood.learning.lessons import lesson_from
 from hoods import good
 
 if TYPE_CHECKING:
@@ -32,8 +33,13 @@ def _stored(text: str) -> Lesson:
     """The lesson a batch makes of `text`."""
     batch = _batch(_intakes(text))
     batch.decide(_intakes(text)[0], "ep:1-a")
-    (lesson,) = batch.changed.values()
+    (lesson,) = _lessons(batch.take())
     return lesson
+
+
+def _lessons(decided: Decided) -> list[Lesson]:
+    """The lessons that are to be written."""
+    return [lesson for row in decided.shared if (lesson := lesson_from(row)) is not None]
 
 
 def test_drawn_ids_differ() -> None:
@@ -51,5 +57,27 @@ def test_a_fault_met_by_one_episode_spares_the_others() -> None:
     receipts = [batch.decide(intake, f"ep:1-{n}") for n, intake in enumerate(intakes)]
     assert [receipt.status for receipt in receipts] == ["rejected", "pending"]
     assert "unexpectedly" in receipts[0].reason
-    assert [lesson.text for lesson in batch.changed.values()] == ["second"]
-    assert len(batch.episodes) == 1
+    decided = batch.take()
+    assert [lesson.text for lesson in _lessons(decided)] == ["second"]
+    assert len(decided.shared) == 2  # its episode, too
+
+
+def test_what_is_written_is_taken_once() -> None:
+    """Each part has what was decided since the one before, and a lesson again where it was merged again."""
+    intakes = _intakes("first", "second", "first")
+    batch = _batch(intakes)
+    parts = []
+    for number, intake in enumerate(intakes):
+        batch.decide(intake, f"ep:1-{number}")
+        parts.append(batch.take())
+    assert [[(one.text, one.evidence) for one in _lessons(part)] for part in parts] == [
+        [("first", 1)],
+        [("second", 1)],
+        [("first", 2)],
+    ]
+    assert [[row.id for row in part.shared if row.id[:3] == "ep:"] for part in parts] == [
+        ["ep:1-0"],
+        ["ep:1-1"],
+        ["ep:1-2"],
+    ]
+    assert batch.take().shared == []

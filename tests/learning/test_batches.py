@@ -24,6 +24,7 @@ from agenthood.learning.spaces import ActiveSpace
 from agenthood.records import EvalResult, Receipt
 from agenthood.stores.lance.index import IndexRules
 from agenthood.stores.lance.store import LanceStore
+from agenthood.stores.testing import Fault, FaultyStore
 from hoods import good, opened, small
 
 if TYPE_CHECKING:
@@ -53,10 +54,15 @@ EPISODES = st.builds(
 )
 
 
-async def _outcome(
-    folder: Path, before: list[EvalResult], episodes: list[EvalResult], embedder: Any, size: int
+async def _outcome(  # noqa: PLR0913, PLR0917  what one run is made of
+    folder: Path,
+    before: list[EvalResult],
+    episodes: list[EvalResult],
+    embedder: Any,
+    size: int,
+    part: int = 500,
 ) -> tuple[list[Receipt], list[Lesson], Any]:
-    """Learn in batches of `size`; what came back, and what a reopened store then holds."""
+    """Learn in batches of `size`, each written in parts; what came back, and what a reopened store then holds."""
     async with opened(folder, embedder) as hood:
         await hood.learn_many(before)
         learner = EpisodeLearner(
@@ -65,6 +71,7 @@ async def _outcome(
             space=hood.space,
             residual=hood.residual,
             batch_size=size,
+            part_size=part,
             clock=lambda: NOW,
         )
         receipts = await learner.learn_many(episodes)
@@ -85,18 +92,19 @@ async def _read(hood: AsyncHood, receipts: list[Receipt]) -> tuple[list[Receipt]
     embedder=st.sampled_from(["lexical", "semantic", "semantic", "down"]),
     before=st.lists(EPISODES, max_size=4),
     episodes=st.lists(EPISODES, min_size=2, max_size=14),
-    size=st.integers(2, 9),
+    size=st.integers(2, 14),
+    part=st.integers(1, 9),
 )
 def test_batches_decide_as_one_by_one(
-    embedder: str, before: list[EvalResult], episodes: list[EvalResult], size: int
+    embedder: str, before: list[EvalResult], episodes: list[EvalResult], size: int, part: int
 ) -> None:
-    """Receipts, lessons, index rows and counts are equal, whatever the size of the batches."""
+    """Receipts, lessons, index rows and counts are equal, whatever the size of the batches and of their parts."""
     model: Any = {"lexical": "lexical", "semantic": small(), "down": small(fail_after=0)}[embedder]
 
     async def both() -> None:
         with TemporaryDirectory() as one, TemporaryDirectory() as many:
             expected = await _outcome(Path(one), before, episodes, model, 1)
-            found = await _outcome(Path(many), before, episodes, model, size)
+            found = await _outcome(Path(many), before, episodes, model, size, part)
             assert found[0] == expected[0]
             assert found[1] == expected[1]
             assert found[2] == expected[2]
@@ -158,6 +166,46 @@ async def test_an_embedder_that_blocks_the_loop_is_not_taken_for_a_slow_store(
             [good(f"{number} ways to retry {number} uploads") for number in range(30)]
         )
         assert {receipt.status for receipt in receipts} <= {"stored", "merged"}
+
+
+@pytest.mark.parametrize("harm", ["fail", "lost"])
+async def test_a_store_that_stops_between_parts(tmp_path: Path, harm: Any) -> None:
+    """What was written before is learned and said so, the rest is refused, and learned when it is handed in again."""
+    episodes = [replace(good(f"{text} the upload"), timestamp=NOW) for text in WORDS[:6]]
+    async with opened(tmp_path, "lexical") as hood:
+        faulty = FaultyStore(hood.store)
+        writes = iter([None, Fault(harm), None])
+        faulty.plan = lambda name: next(writes) if name == "upsert" else None
+        receipts = await EpisodeLearner(faulty, part_size=2, clock=lambda: NOW).learn_many(episodes)
+    assert [one.status for one in receipts] == ["pending"] * 2 + ["rejected"] * 4
+    assert all("the test store is down" in one.reason for one in receipts[2:])
+    assert faulty.calls.count("upsert") == 2, "what comes after a part that failed is not written"
+    async with opened(tmp_path, "lexical") as hood:
+        lost = 2 if harm == "lost" else 0
+        assert (await hood.status()).episodes == 2 + lost
+        await hood.learn_many(episodes[2:])
+        found = {lesson.text: lesson.evidence for lesson in await hood.lessons()}
+    assert found == {one.episode: 1 + (lost and 2 <= n < 4) for n, one in enumerate(episodes)}
+
+
+async def test_a_part_that_is_refused_by_the_index(tmp_path: Path) -> None:
+    """Its new lessons are pending, those of the other parts are not, and the migration finds them."""
+    async with opened(tmp_path) as hood:
+        await hood.space.prepare()
+        faulty = FaultyStore(hood.store)
+        learner = EpisodeLearner(faulty, index=hood.index, space=hood.space, part_size=2)
+        written: list[str] = []
+
+        def plan(name: str) -> Fault | None:
+            written.extend([name] if name == "upsert" else [])
+            return Fault("fail") if name == "upsert" and len(written) == 4 else None
+
+        faulty.plan = plan
+        receipts = await learner.learn_many([good(f"{text} the upload") for text in WORDS[:6]])
+        assert [one.status for one in receipts] == ["stored"] * 2 + ["pending"] * 2 + ["stored"] * 2
+        assert hood.space.behind
+        await hood.migrate()
+        assert not (await hood.status()).pending
 
 
 async def test_giving_up_leaves_nothing_running(tmp_path: Path) -> None:
