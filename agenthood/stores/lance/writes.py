@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Collection
 
 IDS_PER_LOOKUP = 2_000
+_ROWS_AT_A_TIME = 1_024
+"""A merge copies what it is given several times: 1.5 to 2.5 times as fast in pieces of 6 MB as in one of 24 MB."""
 FRAGMENT_BITS = 32
 """A row's id is its fragment's number, then so many bits for its place in it."""
 
@@ -52,7 +54,7 @@ async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:
     """
     merging = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
     # Vectors were checked before; what is left of "bad" are the nulls of records without one.
-    result = await merging.use_index(False).execute(rows, on_bad_vectors="null")
+    result = await merging.use_index(False).execute(_in_pieces(rows), on_bad_vectors="null")
     if result.num_updated_rows + result.num_inserted_rows > len(ids):
         # The TypeScript program adds rows without looking: now all copies are equal, keep one of each.
         for part in chunks(ids):
@@ -60,6 +62,12 @@ async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:
         return None
     version: int = result.version
     return version
+
+
+def _in_pieces(rows: Any) -> Any:  # noqa: ANN401  a pyarrow.Table
+    import pyarrow as pa  # noqa: PLC0415  loads in 0.35 s
+
+    return pa.Table.from_batches(rows.to_batches(max_chunksize=_ROWS_AT_A_TIME), rows.schema)
 
 
 async def write_anew(table: AsyncTable, rows: Any, fragments: Iterable[int]) -> int:  # noqa: ANN401  a pyarrow.Table
@@ -82,7 +90,7 @@ async def write_anew(table: AsyncTable, rows: Any, fragments: Iterable[int]) -> 
         for fragment in fragments
     )
     merging = table.merge_insert("id").when_matched_update_all(where=there).use_index(False)
-    version: int = (await merging.execute(rows, on_bad_vectors="null")).version
+    version: int = (await merging.execute(_in_pieces(rows), on_bad_vectors="null")).version
     return version
 
 
