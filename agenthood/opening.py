@@ -77,6 +77,7 @@ class OpenStore:
         self._finished = True
         self._stood = False
         self._healing = Healing(self._heal)
+        self._starting = asyncio.Lock()
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
@@ -168,8 +169,12 @@ class OpenStore:
                 it is down. Otherwise a store that is down is opened degraded, and heals when it returns.
             StoreError: what is there cannot serve as the store.
         """
-        if self._parts is not None:
-            return self
+        async with self._starting:  # of tasks that begin with it at the same time one opens it
+            if self._parts is None:
+                await self._start()
+        return self
+
+    async def _start(self) -> None:
         from agenthood.config import load_settings  # noqa: PLC0415  for those who give settings it is not needed
 
         settings = self._settings or load_settings(self.path)
@@ -199,7 +204,6 @@ class OpenStore:
                 await _close(parts.store, parts.space)
             await self.close()
             raise
-        return self
 
     def _new_store(self, settings: Settings, scope: Scope | None) -> VectorStore:
         """The store itself, not asked for anything yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import shutil
@@ -12,6 +13,7 @@ import pytest
 import agenthood
 from agenthood.config import load_settings
 from agenthood.embedding.testing import HashedEmbedder
+from agenthood.engine import AsyncHood
 from agenthood.errors import ConfigError, InvalidInputError, StoreUnavailableError
 from agenthood.learning.rules import MATCH_THRESHOLD
 from embedding.fake_endpoint import serve
@@ -19,6 +21,10 @@ from hoods import bad, good, opened, shared_rows, small
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from agenthood.config import Settings
+    from agenthood.scope import Scope
+    from agenthood.stores.base import VectorStore
 
 TEXT = "fixed the flaky login test by mocking the clock"
 
@@ -57,6 +63,26 @@ class _Closing(HashedEmbedder):
 
     async def aclose(self) -> None:
         self.closed += 1
+
+
+class _Counted(AsyncHood):
+    stores = 0
+
+    def _new_store(self, settings: Settings, scope: Scope | None) -> VectorStore:
+        self.stores += 1
+        return super()._new_store(settings, scope)
+
+
+async def test_tasks_that_open_it_together_open_one(tmp_path: Path) -> None:
+    """Whoever comes while it is being opened waits for that; nothing is opened twice and then lost."""
+    async with opened(tmp_path, "lexical") as hood:
+        await hood.learn(TEXT, score=0.9)
+    hood = _Counted(tmp_path / ".agenthood", embedder="lexical")
+    assert await asyncio.gather(*(hood.start() for _ in range(3))) == [hood] * 3
+    assert hood.stores == 1
+    await hood.close()
+    async with hood:
+        assert hood.stores == 2
 
 
 async def test_opening_that_fails_releases_what_it_took(tmp_path: Path) -> None:
