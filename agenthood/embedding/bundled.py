@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from agenthood.blas import alone
 from agenthood.embedding.base import EmbeddingSpace, Role, Vectors, clean, unit_rows
 from agenthood.errors import EmbedderUnavailableError
 
@@ -114,9 +115,7 @@ class BundledEmbedder:
 def _worker() -> ThreadPoolExecutor:
     """Return the one thread in which the model is loaded and runs.
 
-    The package limits BLAS to one thread by a process-wide setting that it restores after each call; two
-    calls at once would restore each other's limit. One thread of our own also leaves the event loop's
-    default threads free, however many tasks wait here.
+    One thread of our own leaves the event loop's default threads free, however many tasks wait here.
     """
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="agenthood-usem3")
 
@@ -126,7 +125,9 @@ if hasattr(os, "register_at_fork"):  # a forked child has no copy of the thread 
 
 
 def _encode(texts: list[str]) -> Vectors:
-    values = _encoder().encode(texts)
+    encoder = _encoder()
+    with alone():  # the package limits BLAS to one thread, and restores that after each call
+        values = encoder.encode(texts)
     return unit_rows(values, count=len(texts), dimension=DIMENSION)
 
 
@@ -155,7 +156,8 @@ def _encoder() -> _Encoder:
     encoder: _Encoder = package_module.USE(
         threads=1
     )  # more threads spin: up to 100 times slower on a busy machine
-    encoder.encode(["load the weights now"])
+    with alone():
+        encoder.encode(["load the weights now"])
     return encoder
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from agenthood.blas import products
 from agenthood.learning.calibration import LEXICAL, Calibration, match_score
 from agenthood.learning.numbered import UNREAD, NumberedTexts
 
@@ -49,7 +50,7 @@ def pairs_above(queries: Vector, stored: Vector, lowest: float) -> Iterator[tupl
     """
     block = max(1, min(_BLOCK, _MOST_PRODUCTS // max(1, len(stored))))
     for start in range(0, len(queries), block):
-        rows, columns = _set_in(queries[start : start + block] @ stored.T >= lowest - _MARGIN)
+        rows, columns = _set_in(products(queries[start : start + block], stored) >= lowest - _MARGIN)
         yield rows + start, columns
 
 
@@ -177,8 +178,8 @@ class AddedLessons:
 
     def _compare(self, here: Rows, others: Rows) -> None:
         """Note for each episode of a group `here` which of the others, all of that group, may be near."""
-        alike = self._semantic[here] @ self._semantic[others].T >= self._lowest.semantic - _MARGIN
-        alike |= self._words[here] @ self._words[others].T >= self._lowest.words - _MARGIN
+        alike = products(self._semantic[here], self._semantic[others]) >= self._lowest.semantic - _MARGIN
+        alike |= products(self._words[here], self._words[others]) >= self._lowest.words - _MARGIN
         alike &= others < here[:, np.newaxis]
         episodes, columns = _set_in(alike)
         positions, rows = self._not_numbered(here[episodes], others[columns])
