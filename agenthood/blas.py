@@ -2,8 +2,9 @@
 
 BLAS takes every core, and its threads wait for each other spinning. Beside others that want a core, such as the threads
 in which LanceDB writes, one slow thread holds up all: on two busy cores learning took up to twice as long with two
-threads as with one. How many there are is a setting of the process, so whoever changes it has to be the only one: two
-at once would restore what the other had set.
+threads as with one. How many there are is a setting of the process, so whoever changes it has to be the only one: of
+two at once the later one restores what the other had set, also with threadpoolctl 3.8, which lets only one of them set
+it.
 """
 
 from __future__ import annotations
