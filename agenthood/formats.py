@@ -16,7 +16,10 @@ from agenthood.errors import InvalidInputError
 from agenthood.records import KINDS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
 
 INDEX_VERSION_KEY = "__index_version__"
 INDEX_CURRENT_VERSION = 2
@@ -29,6 +32,7 @@ FOLDERS: Mapping[Kind, str] = {"learned": "learnings/", "antipattern": "antipatt
 
 _EPISODE_ID = re.compile(r"ep:-?[0-9]{1,16}-[0-9a-z]{1,16}")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_AT_ONCE = 4_096  # units that are hashed in one product
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -52,15 +56,24 @@ def hash_pattern(pattern: str) -> str:
     (|-2^31| is 2^31). Lone surrogates count as the units they are. Two patterns can share a key: the hash
     has 31 bits and is linear.
     """
+    import numpy as np  # noqa: PLC0415  only keys need it, and not every command needs a key
+
+    units = np.frombuffer(pattern.encode("utf-16-le", "surrogatepass"), dtype="<u2")
     h = 0
-    for unit in pattern.encode() if pattern.isascii() else _utf16_units(pattern):
-        h = (31 * h + unit) & 0xFFFFFFFF
+    for start in range(0, len(units), _AT_ONCE):
+        part = units[start : start + _AT_ONCE]
+        h = (h * pow(31, len(part), 1 << 32) + int(part @ _powers_of_31()[-len(part) :])) & 0xFFFFFFFF
     return "v1:" + base36(0x100000000 - h if h & 0x80000000 else h)
 
 
-def _utf16_units(text: str) -> Iterator[int]:
-    units = text.encode("utf-16-le", "surrogatepass")
-    return (high << 8 | low for low, high in zip(units[::2], units[1::2], strict=True))
+@lru_cache(maxsize=1)
+def _powers_of_31() -> npt.NDArray[np.uint32]:
+    """..., 31 * 31, 31, 1 in arithmetic that wraps at 32 bits, as NumPy's does."""
+    import numpy as np  # noqa: PLC0415
+
+    rising = np.full(_AT_ONCE, 31, dtype=np.uint32)
+    rising[0] = 1
+    return np.cumprod(rising, dtype=np.uint32)[::-1].copy()
 
 
 def pattern_text(kind: Kind, member: str, skill: str, episode: str) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agenthood.errors import InvalidInputError
@@ -152,6 +152,14 @@ def _pairs(data: bytes) -> list[bytes]:
 def test_the_key_follows_its_definition(text: str):
     """For any text, also with lone surrogates and beyond the basic plane."""
     assert hash_pattern(text) == slow_key(text)
+
+
+@given(any_text.filter(bool), st.sampled_from([4_095, 4_096, 4_097, 9_000]))
+@settings(max_examples=20)
+def test_the_key_of_a_long_text_follows_its_definition(text: str, length: int):
+    """Also where it is hashed in parts."""
+    long = (text * length)[:length]
+    assert hash_pattern(long) == slow_key(long)
 
 
 @given(st.integers(0, 2**40))
