@@ -15,6 +15,7 @@ from agenthood.errors import InvalidInputError
 from agenthood.formats import (
     base36,
     dumps,
+    dumps_each,
     hash_pattern,
     is_episode_id,
     iso,
@@ -198,6 +199,24 @@ def test_what_is_no_pattern_is_refused(text: str):
 
 
 # -- texts and JSON -------------------------------------------------------------------------------------
+
+
+awkward_text = any_text | st.sampled_from(["},{", "}\x00{", "}\n{", "\x00", "\n", '"', "\\u0000", "\u2028"])
+
+
+@given(st.lists(st.dictionaries(awkward_text, awkward_text | json_values, max_size=3), max_size=4))
+def test_objects_written_together_are_written_as_each_alone(objects: list[dict[str, Any]]):
+    """Whatever they hold, also what looks like the end of one and the start of another."""
+    assert dumps_each(objects) == [dumps(one) for one in objects]
+
+
+def test_of_objects_written_together_the_wrong_one_is_told():
+    """As if it were written alone; two objects in another are no more than one."""
+    with pytest.raises(InvalidInputError, match="'b': nan"):
+        dumps_each([{"a": 1}, {"b": math.nan}])
+    assert dumps_each([{"a": [{}, {}]}]) == ['{"a":[{},{}]}']
+    with pytest.raises(InvalidInputError):
+        dumps_each([{"b": math.nan}])
 
 
 @given(any_text)
