@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agenthood.errors import InvalidInputError
 from agenthood.formats import (
     base36,
     dumps,
+    dumps_each,
     hash_pattern,
     is_episode_id,
     iso,
@@ -154,6 +155,14 @@ def test_the_key_follows_its_definition(text: str):
     assert hash_pattern(text) == slow_key(text)
 
 
+@given(any_text.filter(bool), st.sampled_from([4_095, 4_096, 4_097, 9_000]))
+@settings(max_examples=20)
+def test_the_key_of_a_long_text_follows_its_definition(text: str, length: int):
+    """Also where it is hashed in parts."""
+    long = (text * length)[:length]
+    assert hash_pattern(long) == slow_key(long)
+
+
 @given(st.integers(0, 2**40))
 def test_base36_is_read_back_by_int(number: int):
     """Base 36 without leading zeros."""
@@ -190,6 +199,24 @@ def test_what_is_no_pattern_is_refused(text: str):
 
 
 # -- texts and JSON -------------------------------------------------------------------------------------
+
+
+awkward_text = any_text | st.sampled_from(["},{", "}\x00{", "}\n{", "\x00", "\n", '"', "\\u0000", "\u2028"])
+
+
+@given(st.lists(st.dictionaries(awkward_text, awkward_text | json_values, max_size=3), max_size=4))
+def test_objects_written_together_are_written_as_each_alone(objects: list[dict[str, Any]]):
+    """Whatever they hold, also what looks like the end of one and the start of another."""
+    assert dumps_each(objects) == [dumps(one) for one in objects]
+
+
+def test_of_objects_written_together_the_wrong_one_is_told():
+    """As if it were written alone; two objects in another are no more than one."""
+    with pytest.raises(InvalidInputError, match="'b': nan"):
+        dumps_each([{"a": 1}, {"b": math.nan}])
+    assert dumps_each([{"a": [{}, {}]}]) == ['{"a":[{},{}]}']
+    with pytest.raises(InvalidInputError):
+        dumps_each([{"b": math.nan}])
 
 
 @given(any_text)

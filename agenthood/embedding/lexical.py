@@ -80,7 +80,8 @@ def _once_each(
     keys: npt.NDArray[np.uint64], owners: npt.NDArray[np.intp], weights: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """For each feature of each text the root of its weights' sum where it is listed first, 0 where it is again."""
-    order = np.argsort(keys, kind="stable")  # those of one key stay in the order of the texts
+    # Those of one key stay in the order of the texts. By quarters, as NumPy sorts 16 bits in linear time.
+    order = np.lexsort(keys.view("<u2").reshape(-1, 4).T)
     keys, owners = keys[order], owners[order]
     first = np.ones(len(order), dtype=np.bool_)
     first[1:] = (keys[1:] != keys[:-1]) | (owners[1:] != owners[:-1])

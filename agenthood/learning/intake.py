@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from agenthood.block import contains_block
@@ -67,7 +68,12 @@ class Lasting(Intake):
     @property
     def fields(self) -> tuple[tuple[str, str], ...]:
         """What a matching lesson must have in common: kind, member and skill."""
-        return (("kind", self.kind), ("member", self.member), ("skill", self.skill))
+        return _fields(self.kind, self.member, self.skill)
+
+
+@lru_cache(maxsize=1_024)  # thousands of episodes are of a few members and skills
+def _fields(kind: Kind, member: str, skill: str) -> tuple[tuple[str, str], ...]:
+    return (("kind", kind), ("member", member), ("skill", skill))
 
 
 def take_in(result: EvalResult) -> Intake | Receipt:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from agenthood.learning.reading import GatheredReads
     from agenthood.stores.base import Record
 
-_LESSONS = tuple(lesson_id(kind, "") for kind in KINDS)
-_ROWS = (*_LESSONS, PATTERN)
+_ROWS = (*(lesson_id(kind, "") for kind in KINDS), PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,10 @@ class Held:
         lessons: lesson id -> lesson.
     """
 
-    taken: dict[str, str] = field(default_factory=dict)
-    lessons: dict[str, Lesson] = field(default_factory=dict)
+    taken: dict[str, str] = field(init=False, default_factory=dict)
+    lessons: dict[str, Lesson] = field(init=False, default_factory=dict)
+    # The hashes that `taken` has keys of, so that one look tells that a pattern is new.
+    _hashes: set[str] = field(init=False, default_factory=set)
 
     def note(self, rows: Mapping[str, Record]) -> None:
         """Take long-term rows into account, then the lessons that only a pattern row knows."""
@@ -51,7 +52,7 @@ class Held:
             if not row.id.startswith(PATTERN):
                 lesson = lesson_from(row)
                 # A row without a usable pattern still occupies its key: what is there is never overwritten.
-                self.taken[id_] = lesson.pattern if lesson else ""
+                self._take(id_, lesson.pattern if lesson else "")
                 if lesson is not None:
                     self.lessons[id_] = lesson
         for row in rows.values():
@@ -66,8 +67,12 @@ class Held:
 
     def put(self, lesson: Lesson) -> None:
         """Take a new or changed lesson into account, under its id."""
-        self.taken[lesson.id] = lesson.pattern
+        self._take(lesson.id, lesson.pattern)
         self.lessons[lesson.id] = lesson
+
+    def _take(self, id_: str, pattern: str) -> None:
+        self.taken[id_] = pattern
+        self._hashes.add(_hash_in(id_).partition("~")[0])
 
     def place(self, kind: Kind, member: str, skill: str, pattern: str) -> Place:
         """Where `pattern` lives, or will live if it is new.
@@ -81,11 +86,11 @@ class Held:
         Raises:
             InvalidInputError: another member or skill writes the same pattern, or all its keys are taken.
         """
-        keys = rules.candidate_keys(pattern)
-        if self.taken.keys().isdisjoint(prefix + key for key in keys for prefix in _LESSONS):
-            return Place(lesson_id(kind, keys[0]))  # as most do
+        key = hash_pattern(pattern)
+        if key not in self._hashes:
+            return Place(lesson_id(kind, key))  # as most do
         holders: dict[str, str] = {}
-        for key in keys:
+        for key in rules.candidate_keys(pattern):
             # The id of a pattern row does not tell the kind, so a key serves one lesson of either.
             ids = [id_ for one in KINDS if (id_ := lesson_id(one, key)) in self.taken]
             if ids:
@@ -125,7 +130,7 @@ def _sharing_a_key(held: Held, patterns: Sequence[str]) -> list[str]:
         if first.setdefault(key, pattern) != pattern:
             shared.add(key)
     for id_, text in held.taken.items():
-        key = "v1:" + lesson_key(id_).removeprefix("v1:")
+        key = _hash_in(id_)
         if first.get(key, text) != text:
             shared.add(key)
     return [pattern for pattern in patterns if hash_pattern(pattern) in shared] if shared else []
@@ -133,4 +138,9 @@ def _sharing_a_key(held: Held, patterns: Sequence[str]) -> list[str]:
 
 def rows_under(keys: Iterable[str]) -> list[str]:
     """The ids of the rows in which a pattern with one of these keys may be: long-term rows, and pattern rows."""
-    return sorted({prefix + key for key in keys for prefix in _ROWS})
+    return [prefix + key for key in dict.fromkeys(keys) for prefix in _ROWS]
+
+
+def _hash_in(id_: str) -> str:
+    """The key in a lesson's id as it is written now, also where an old release wrote it without `v1:`."""
+    return "v1:" + lesson_key(id_).removeprefix("v1:")

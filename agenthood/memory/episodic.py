@@ -53,12 +53,12 @@ def episode_record(  # noqa: PLR0913  the parts of an episode
     details: Mapping[str, Any] | None = None,
 ) -> Record:
     """The row of an episode, under a fresh id unless it has one; secrets are the caller's to redact."""
-    body = {"episode": episode, "outcome": outcome, "timestamp": iso(at)}
+    stamp = iso(at)
     return Record(
         id=id_ or new_episode_id(at),
-        content=dumps(body | dict(details or {})),
+        content=dumps({"episode": episode, "outcome": outcome, "timestamp": stamp, **(details or {})}),
         metadata={"type": "episodic", "recordedAt": iso(recorded)},
-        created_at=iso(at),
+        created_at=stamp,
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import subprocess
 import sys
+from collections import Counter
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +51,32 @@ def test_a_batch_equals_its_texts_one_by_one(texts: list[str]):
     assert batch.shape == (len(texts), DIMENSION)
     for text, row in zip(texts, batch, strict=True):
         assert (lexical_vector(text) == row).all()
+
+
+def plain_vector(text: str) -> list[float]:
+    """The vector of words of letters by its definition, one feature after the other."""
+    weights: Counter[str] = Counter()
+    for word in text.split():
+        padded = f"#{word}#"
+        trigrams = [f"c:{padded[start : start + 3]}" for start in range(len(word))]
+        for feature in (f"w:{word}", f"w:{word}", *trigrams):
+            weights[feature] += 0.5 * (0.15 if word in DAMPED else 1)
+    sums = [0.0] * DIMENSION
+    for feature, weight in weights.items():
+        key = int.from_bytes(blake2b(feature.encode(), digest_size=8).digest(), "little")
+        sums[key % DIMENSION] += weight**0.5 * (1 if key >> 32 & 1 else -1)
+    norm = sum(value**2 for value in sums) ** 0.5
+    return [value / norm for value in sums]
+
+
+def test_long_texts_follow_the_definition():
+    """Each of their many features counts once, with the root of its weight; also beside other texts."""
+    draw = random.Random(7)
+    words = ["".join(draw.choices("aeinrst", k=draw.randint(1, 6))) for _ in range(2_000)]
+    texts = [" ".join(draw.choices([*words, "the", "and"], k=500)) for _ in range(20)]
+    vectors = lexical_vectors(texts)
+    for text, vector in zip(texts, vectors, strict=True):
+        assert vector.tolist() == pytest.approx(plain_vector(text), abs=1e-6)
 
 
 @given(TEXTS)

@@ -51,7 +51,8 @@ def test_drawn_ids_differ() -> None:
 def test_a_fault_met_by_one_episode_spares_the_others() -> None:
     """Whatever goes wrong with one is told in its receipt, and the next is decided on."""
     broken: Any = replace(_stored("first"), mean="no number")
-    known = Known(taken={broken.id: broken.pattern}, lessons={broken.id: broken})
+    known = Known()
+    known.put(broken)
     intakes = _intakes("first", "second")
     batch = _batch(intakes, known)
     receipts = [batch.decide(intake, f"ep:1-{n}") for n, intake in enumerate(intakes)]

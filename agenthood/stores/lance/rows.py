@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agenthood.formats import dumps, loads_object
+from agenthood.formats import dumps_each, loads_object
 from agenthood.stores.base import LEXICAL_DIMENSION, SCOPE_FIELDS, TYPED_FIELDS, Collection, Record, Vector
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def to_table(records: Sequence[Record], schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=pa.schema(known))
 
 
-def _texts(records: Sequence[Record], column: str) -> list[str | None]:
+def _texts(records: Sequence[Record], column: str) -> Sequence[str | None]:
     if column == "metadata":
-        return [dumps(dict(record.metadata)) for record in records]
+        return dumps_each([record.metadata for record in records])
     if column in _METADATA_COLUMNS:
         values = [record.metadata.get(column) for record in records]
         return [value if isinstance(value, str) else None for value in values]
