@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 BATCH_SIZE = 2_000
 PART_SIZE = 500
 _AT_A_TIME = 64
+_GIVE = 8
 _log = logging.getLogger("agenthood")
 
 
@@ -203,7 +204,9 @@ class EpisodeLearner:
                 for start in range(0, len(intakes), self._part_size):
                     part = slice(start, start + self._part_size)
                     receipts = []
-                    for intake, id_ in zip(intakes[part], ids[part], strict=True):
+                    for number, (intake, id_) in enumerate(zip(intakes[part], ids[part], strict=True)):
+                        if number % _GIVE == 0:
+                            await asyncio.sleep(0)
                         if id_ in before:
                             receipts.append(batch.pass_over(intake, before[id_]))
                             continue

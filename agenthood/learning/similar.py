@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ FEW = 8
 
 _BLOCK = 256
 _MOST_PRODUCTS = 4 * 1024**2  # float32: 16 MiB, and 16 bytes for each pair found
-# Every step begins with a product, which also compares what never becomes a lesson.
+# Every step of a group begins with a product, which also compares what never becomes a lesson.
 _STEP = 256
 # A float32 product may fall this much short of the exact one; pairs within it are computed exactly.
 _MARGIN = 1e-5
@@ -108,11 +109,32 @@ class Lowest:
         return cls(lowest_cosine(calibration, threshold), lowest_cosine(LEXICAL, threshold))
 
 
+@dataclass(slots=True)
+class _Members:
+    """The episodes of one group.
+
+    Attributes:
+        to_come: positions of those not compared yet, rising.
+        lessons: positions of those that became lessons.
+        compared: the position before which all are compared.
+    """
+
+    to_come: deque[int] = field(default_factory=deque)
+    lessons: list[int] = field(default_factory=list)
+    compared: int = 0
+
+    def step(self) -> list[int]:
+        """The next few to compare."""
+        few = [self.to_come.popleft() for _ in range(min(_STEP, len(self.to_come)))]
+        self.compared = few[-1] + 1
+        return few
+
+
 class AddedLessons:
     """The lessons a batch has added so far, compared with its later episodes.
 
-    Episodes are asked for in order. Those of a step are compared with all lessons added before it, and with each
-    other, in one product.
+    Episodes are asked for in order. The next few of a group are compared with all lessons that it has by then, and with
+    each other, in one product.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  one comparison
@@ -134,28 +156,30 @@ class AddedLessons:
             calibration: that of the space.
             threshold: match score in [0, 1].
         """
-        codes: dict[Hashable, int] = {}
+        members: dict[Hashable, _Members] = {}
+        self._members = [members.setdefault(group, _Members()) for group in groups]
+        for position, those in enumerate(self._members):
+            those.to_come.append(position)
         self._texts = texts
-        self._groups = np.array([codes.setdefault(group, len(codes)) for group in groups], dtype=np.int64)
         self._semantic = semantic
         self._words = words
         self._calibration = calibration
         self._lowest = Lowest.of(calibration, threshold)
-        self._rows: list[int] = []
         self._ids: dict[int, str] = {}
-        self._step = -1
         self._near: dict[int, list[int]] = {}
         self._numbered = NumberedTexts()
         self._slots = np.full(len(texts), UNREAD)
 
     def add(self, position: int, id_: str) -> None:
         """The episode at `position` has become a lesson of its own."""
-        self._rows.append(position)
+        self._members[position].lessons.append(position)
         self._ids[position] = id_
 
     def similar(self, position: int) -> list[tuple[float, str]]:
         """The (match score, id) of the added lessons that may reach the threshold."""
-        self._enter(position // _STEP)
+        members = self._members[position]
+        while members.compared <= position:
+            self._compare(np.array(members.step()), members.lessons)
         rows = [row for row in self._near.get(position, ()) if row in self._ids]
         if not rows:
             return []
@@ -167,17 +191,9 @@ class AddedLessons:
         )
         return [(score, self._ids[row]) for score, row in zip(scores.tolist(), rows, strict=True)]
 
-    def _enter(self, step: int) -> None:
-        if step == self._step:
-            return
-        self._step, self._near = step, {}
-        here = np.arange(step * _STEP, min((step + 1) * _STEP, len(self._words)))
-        others = np.concatenate([np.array(self._rows, dtype=np.int64), here])
-        for group in np.unique(self._groups[here]).tolist():
-            self._compare(here[self._groups[here] == group], others[self._groups[others] == group])
-
-    def _compare(self, here: Rows, others: Rows) -> None:
-        """Note for each episode of a group `here` which of the others, all of that group, may be near."""
+    def _compare(self, here: Rows, lessons: Sequence[int]) -> None:
+        """Note for the episodes `here` which of each other, and of the `lessons`, all of one group, may be near."""
+        others = np.concatenate([np.array(lessons, dtype=np.int64), here])
         alike = products(self._semantic[here], self._semantic[others]) >= self._lowest.semantic - _MARGIN
         alike |= products(self._words[here], self._words[others]) >= self._lowest.words - _MARGIN
         alike &= others < here[:, np.newaxis]
