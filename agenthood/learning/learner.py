@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from agenthood.stores.base import Vector, VectorStore
 
 BATCH_SIZE = 2_000
-PART_SIZE = 500
+PART_SIZE = 1_000
 _AT_A_TIME = 64
 _GIVE = 8
 _log = logging.getLogger("agenthood")

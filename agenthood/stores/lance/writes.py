@@ -9,6 +9,7 @@ from agenthood.stores.lance.sql import one_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lancedb._lancedb import MergeResult
     from lancedb.table import AsyncTable
 
     from agenthood.stores.base import Collection
@@ -18,6 +19,20 @@ _ROWS_AT_A_TIME = 1_024
 """A merge copies what it is given several times: 1.5 to 2.5 times as fast in pieces of 6 MB as in one of 24 MB."""
 FRAGMENT_BITS = 32
 """A row's id is its fragment's number, then so many bits for its place in it."""
+
+_MERGE_OPTIONS = (
+    "on",
+    "when_matched_update_all",
+    "when_matched_update_all_condition",
+    "when_not_matched_insert_all",
+    "when_not_matched_by_source_delete",
+    "when_not_matched_by_source_condition",
+    "when_not_matched_by_source_condition_expr",
+    "timeout",
+    "use_index",
+    "use_lsm",
+    "validate_single_shard",
+)
 
 
 def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -42,7 +57,7 @@ async def add(table: AsyncTable, rows: Any) -> int:  # noqa: ANN401  a pyarrow.T
     Returns:
         The version this made.
     """
-    version: int = (await table.add(rows, on_bad_vectors="null")).version
+    version: int = (await table.add(rows)).version
     return version
 
 
@@ -52,9 +67,7 @@ async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:
     Returns:
         The version this made; None if there were several rows of an id, which took further commits to collapse.
     """
-    merging = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-    # Vectors were checked before; what is left of "bad" are the nulls of records without one.
-    result = await merging.use_index(False).execute(_in_pieces(rows), on_bad_vectors="null")
+    result = await _merged(table, rows, when_not_matched_insert_all=True)
     if result.num_updated_rows + result.num_inserted_rows > len(ids):
         # The TypeScript program adds rows without looking: now all copies are equal, keep one of each.
         for part in chunks(ids):
@@ -64,10 +77,24 @@ async def merge(table: AsyncTable, rows: Any, ids: Sequence[str]) -> int | None:
     return version
 
 
-def _in_pieces(rows: Any) -> Any:  # noqa: ANN401  a pyarrow.Table
-    import pyarrow as pa  # noqa: PLC0415  loads in 0.35 s
+async def _merged(table: AsyncTable, rows: Any, **options: object) -> MergeResult:  # noqa: ANN401  a pyarrow.Table
+    """What `table.merge_insert("id").when_matched_update_all()...execute(rows)` does, without its look for NaN.
 
-    return pa.Table.from_batches(rows.to_batches(max_chunksize=_ROWS_AT_A_TIME), rows.schema)
+    That one is Python, run batch by batch in LanceDB's threads. Each of its dozens of steps waits until the main thread
+    gives way, 5 ms or more where that computes: such a merge took 300 ms instead of 80, or never ended beside a loop of
+    `asyncio.sleep(0)`. Records are checked before they come here, see `validation`.
+    """
+    reader = rows.to_reader(max_chunksize=_ROWS_AT_A_TIME)
+    # Of `LanceMergeInsertBuilder` in LanceDB 0.40; an index on the id makes a merge miss rows added meanwhile.
+    usual = dict.fromkeys(_MERGE_OPTIONS) | {
+        "on": ["id"],
+        "when_matched_update_all": True,
+        "use_index": False,
+    }
+    usual |= {"when_not_matched_insert_all": False, "when_not_matched_by_source_delete": False}
+    inner: Any = table._inner  # noqa: SLF001  there is no other way
+    result: MergeResult = await inner.execute_merge_insert(reader, usual | options)
+    return result
 
 
 async def write_anew(table: AsyncTable, rows: Any, fragments: Iterable[int]) -> int:  # noqa: ANN401  a pyarrow.Table
@@ -89,9 +116,7 @@ async def write_anew(table: AsyncTable, rows: Any, fragments: Iterable[int]) -> 
         f"(target._rowid >= {fragment << FRAGMENT_BITS} AND target._rowid < {(fragment + 1) << FRAGMENT_BITS})"
         for fragment in fragments
     )
-    merging = table.merge_insert("id").when_matched_update_all(where=there).use_index(False)
-    version: int = (await merging.execute(_in_pieces(rows), on_bad_vectors="null")).version
-    return version
+    return (await _merged(table, rows, when_matched_update_all_condition=there)).version
 
 
 async def superseded(table: AsyncTable, condition: str | None = None) -> list[int]:
