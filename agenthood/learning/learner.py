@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -58,10 +58,12 @@ class Prepared:
     Attributes:
         taken_in: each episode as it is learned from, or the receipt that says why it is not.
         words: the lexical vectors of those that are; None to compute them when they are needed.
+        decided: set when nothing is left to do but to write, which leaves time to prepare another batch.
     """
 
-    taken_in: list[Intake | Receipt]
+    taken_in: Sequence[Intake | Receipt]
     words: Vector | None = None
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def intakes(self) -> list[Intake]:
@@ -143,10 +145,10 @@ class EpisodeLearner:
         try:
             for number, batch in enumerate(batches):
                 prepared = await (ahead or _prepare(batch))
-                # Done while this one is embedded, decided on and written, whenever that waits.
                 more = batches[number + 1 : number + 2]
-                ahead = asyncio.create_task(_prepare(more[0])) if more else None
+                ahead = asyncio.create_task(_prepare(more[0], once=prepared.decided)) if more else None
                 receipts += await self._learn_batch(prepared)
+                prepared.decided.set()  # also where it came to nothing
                 if on_progress is not None:
                     on_progress(len(receipts), len(results))
         finally:
@@ -170,24 +172,22 @@ class EpisodeLearner:
         done: list[Receipt] = []
         try:
             async with in_time(seconds):
-                await self._learn_intakes(prepared.intakes, done, prepared.words)
+                await self._learn_intakes(prepared, done)
         except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
             done += not_learned(prepared.intakes[len(done) :], exc)
         return done
 
-    async def _learn_intakes(
-        self, intakes: list[Intake], done: list[Receipt], words: Vector | None = None
-    ) -> None:
+    async def _learn_intakes(self, prepared: Prepared, done: list[Receipt]) -> None:
         """Learn from episodes in order, part by part, each in one commit.
 
         Args:
-            intakes: the episodes.
-            done: where their receipts go as soon as they are on disk; what is missing there at an error, is not, or its
-                fate is unknown.
-            words: their lexical vectors, if known already.
+            prepared: the episodes.
+            done: where their receipts go as soon as they are on disk. Of those that have none there when this raises,
+                nothing was learned, or it is not known whether it was.
         """
+        intakes = prepared.intakes
         lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
-        embedded = await self._embed(_texts(intakes), words)
+        embedded = await self._embed(_texts(intakes), prepared.words)
         async with self._store.exclusive():
             now, reads = self._clock(), GatheredReads(self._store, SHARED)
             known = Known(candidates=[()] * len(lasting))
@@ -217,6 +217,7 @@ class EpisodeLearner:
                     decided = batch.take()
                     decided.shared.append(tally.record(now))
                     await writing.begin(partial(self._keep, decided, receipts, done))
+                prepared.decided.set()
         if known.reason:  # said now, since an attempt that failed as a whole is told otherwise
             _log.warning("matched by exact text only, %d in number: %s", len(lasting), known.reason)
         await self._reinforce(news)
@@ -346,8 +347,10 @@ class EpisodeLearner:
             _log.warning("residual memory was not updated: %s", exc)
 
 
-async def _prepare(results: Sequence[EvalResult]) -> Prepared:
-    """Take in and compare wording, giving way to others now and then."""
+async def _prepare(results: Sequence[EvalResult], *, once: asyncio.Event | None = None) -> Prepared:
+    """Take in and compare wording, `once` that is set; gives way to others now and then."""
+    if once is not None:
+        await once.wait()
     taken_in = []
     for number, result in enumerate(results):
         taken_in.append(take_in(result))

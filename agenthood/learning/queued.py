@@ -69,7 +69,7 @@ class QueuedLearner(EpisodeLearner):
                 await self._let_others_first()
                 time_for_all = self._guard.deadline + PER_EPISODE * (len(intakes) - 1)
                 async with self._guard.section("writing", time_for_all):
-                    await self._learn_intakes(intakes, done, prepared.words)
+                    await self._learn_intakes(prepared, done)
         except StoreError as exc:
             if self._closed:
                 raise
@@ -252,7 +252,7 @@ class QueuedLearner(EpisodeLearner):
         receipts: list[Receipt] = []
         if intakes:
             async with self._guard.section("writing", _APPLY_SECONDS):
-                await self._learn_intakes(intakes, receipts)
+                await self._learn_intakes(Prepared(intakes), receipts)
         outcomes = iter(receipts)
         for entry, one in taken:
             receipt = next(outcomes) if isinstance(one, Intake) else one
