@@ -15,6 +15,7 @@ from lancedb.index import BTree
 from agenthood.formats import INDEX_VERSION_KEY
 from agenthood.stores.filters import AllOf, AtLeast, Equals, Not, StartsWith, where
 from agenthood.stores.lance.store import LanceStore
+from agenthood.stores.lance.writes import MERGE
 from stores.backends import CREATED, SHARED, TYPED, axis, everything, full, record
 
 if TYPE_CHECKING:
@@ -241,3 +242,14 @@ async def test_a_collection_whose_making_was_cut_short_is_completed(tmp_path: Pa
     async with opened(folder) as store:
         assert [row.id for row in await store.search_terms(TYPED, ["word1"])] == [full(1).id]
         assert await store.ids(TYPED, condition=Equals("kind", "learned")) == {full(1).id}
+
+
+async def test_a_merge_says_what_lancedbs_own_builder_says(tmp_path: Path):
+    """Another LanceDB may know more of it than is handed on past that builder."""
+    store = LanceStore(tmp_path)
+    await store.ensure_collection(TYPED)
+    await store.close()
+    table = await (await lancedb.connect_async(tmp_path)).open_table(TYPED.name)
+    builder = table.merge_insert("id").when_matched_update_all().use_index(False)
+    known = {name.removeprefix("_"): value for name, value in vars(builder).items() if name != "_table"}
+    assert known == MERGE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agenthood.stores.lance.sql import one_of
 
@@ -20,19 +20,20 @@ _ROWS_AT_A_TIME = 1_024
 FRAGMENT_BITS = 32
 """A row's id is its fragment's number, then so many bits for its place in it."""
 
-_MERGE_OPTIONS = (
-    "on",
-    "when_matched_update_all",
-    "when_matched_update_all_condition",
-    "when_not_matched_insert_all",
-    "when_not_matched_by_source_delete",
-    "when_not_matched_by_source_condition",
-    "when_not_matched_by_source_condition_expr",
-    "timeout",
-    "use_index",
-    "use_lsm",
-    "validate_single_shard",
-)
+MERGE: Final[dict[str, object]] = {
+    "on": ["id"],
+    "when_matched_update_all": True,
+    "when_matched_update_all_condition": None,
+    "when_not_matched_insert_all": False,
+    "when_not_matched_by_source_delete": False,
+    "when_not_matched_by_source_condition": None,
+    "when_not_matched_by_source_condition_expr": None,
+    "timeout": None,
+    "use_index": False,
+    "use_lsm": None,
+    "validate_single_shard": None,
+}
+"""What LanceDB 0.40 hands on of `merge_insert("id").when_matched_update_all().use_index(False)`."""
 
 
 def chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -85,15 +86,8 @@ async def _merged(table: AsyncTable, rows: Any, **options: object) -> MergeResul
     `asyncio.sleep(0)`. Records are checked before they come here, see `validation`.
     """
     reader = rows.to_reader(max_chunksize=_ROWS_AT_A_TIME)
-    # Of `LanceMergeInsertBuilder` in LanceDB 0.40; an index on the id makes a merge miss rows added meanwhile.
-    usual = dict.fromkeys(_MERGE_OPTIONS) | {
-        "on": ["id"],
-        "when_matched_update_all": True,
-        "use_index": False,
-    }
-    usual |= {"when_not_matched_insert_all": False, "when_not_matched_by_source_delete": False}
     inner: Any = table._inner  # noqa: SLF001  there is no other way
-    result: MergeResult = await inner.execute_merge_insert(reader, usual | options)
+    result: MergeResult = await inner.execute_merge_insert(reader, MERGE | options)
     return result
 
 
