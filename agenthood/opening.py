@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agenthood.errors import (
+    ConfigError,
     EmbeddingError,
     EmbeddingSpaceError,
     StoreError,
     StoreUnavailableError,
 )
-from agenthood.formats import utc_now
+from agenthood.formats import shown, utc_now
 from agenthood.healing import Healing
 from agenthood.learning import forgetting, migration
 from agenthood.learning.spaces import ActiveSpace
@@ -175,8 +176,13 @@ class OpenStore:
         return self
 
     async def _start(self) -> None:
-        from agenthood.config import load_settings  # noqa: PLC0415  for those who give settings it is not needed
+        from agenthood.config import Settings, load_settings  # noqa: PLC0415  not needed by `import agenthood`
 
+        if not isinstance(self._settings, Settings | None):
+            raise ConfigError(
+                f"settings is {shown(self._settings, 80)}: give agenthood.Settings(...), "
+                "or nothing for those of config.json and the environment"
+            )
         settings = self._settings or load_settings(self.path)
         for warning in settings.warnings if self._settings is None else ():
             _log.warning("%s", warning)

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -93,6 +93,13 @@ async def test_opening_that_fails_releases_what_it_took(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError):
         await opened(tmp_path, embedder)
     assert embedder.closed == 1
+
+
+async def test_settings_are_no_dictionary(tmp_path: Path) -> None:
+    """As in `config.json` they may be written; in Python they are an object, and the error says which."""
+    settings: Any = {"mergeThreshold": 0.9}
+    with pytest.raises(ConfigError, match=r"settings is \{'mergeThreshold': 0.9\}: give agenthood\.Settings"):
+        await opened(tmp_path, settings=settings)
 
 
 async def test_an_unknown_embedder_is_refused(tmp_path: Path) -> None:
