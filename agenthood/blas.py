@@ -51,7 +51,7 @@ def products(first: npt.NDArray[np.float32], second: npt.NDArray[np.float32]) ->
     Returns:
         float32 (n, m).
     """
-    if not _setting.acquire(blocking=False):  # whoever has it has set it to one thread
+    if not _setting.acquire(blocking=False):  # whoever has it sets it to one thread
         return first @ second.T
     try:
         with _libraries().limit(limits=1):

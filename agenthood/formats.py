@@ -153,12 +153,14 @@ def dumps_each(objects: Sequence[Mapping[str, object]]) -> list[str]:
     Raises:
         InvalidInputError: as `dumps`.
     """
-    plain, lines = list(map(dict, objects)), list[str]()
+    plain: list[dict[str, object]] = list(map(dict, objects))
+    lines: list[str] = []
     with suppress(TypeError, ValueError, RecursionError):
         text = _MARKING_ENCODER.encode(plain)[1:-1]
         if text.isascii() or _SURROGATE.search(text) is None:
             lines = text.replace("}\x00{", "}\n{").replace("\x00", ",").split("\n")
-    # There are none where that failed, and too many where an object holds a list of others.
+    # There are none where that failed. An object that holds a list of others only adds lines, so that there are never
+    # just as many by accident.
     return lines if len(lines) == len(plain) else [dumps(one) for one in plain]
 
 

@@ -7,6 +7,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 from agenthood.errors import (
     ConfigError,
@@ -78,7 +79,8 @@ class OpenStore:
         self._finished = True
         self._stood = False
         self._healing = Healing(self._heal)
-        self._starting = asyncio.Lock()
+        # Of each event loop, to which a lock belongs.
+        self._starting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
@@ -170,7 +172,8 @@ class OpenStore:
                 it is down. Otherwise a store that is down is opened degraded, and heals when it returns.
             StoreError: what is there cannot serve as the store.
         """
-        async with self._starting:  # of tasks that begin with it at the same time one opens it
+        # Of tasks that begin with it at the same time one opens it.
+        async with self._starting.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if self._parts is None:
                 await self._start()
         return self

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -30,6 +31,22 @@ def test_products_are_those_of_numpy() -> None:
     np.testing.assert_allclose(products(FIRST, SECOND), FIRST @ SECOND.T, rtol=1e-6)
     assert products(FIRST[:0], SECOND).shape == (0, 70)
     assert products(FIRST, SECOND[:0]).shape == (90, 0)
+
+
+class Asked(np.ndarray):
+    """An array that asks how many threads a product may use."""
+
+    seen: ClassVar[list[int]] = []
+
+    def __matmul__(self, other: Any) -> Any:
+        self.seen.extend(threads())
+        return super().__matmul__(other)
+
+
+def test_a_product_has_one_thread() -> None:
+    """In every library."""
+    products(FIRST.view(Asked), SECOND)
+    assert set(Asked.seen) == {1}
 
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="BLAS has one thread anyway")

@@ -85,6 +85,19 @@ async def test_tasks_that_open_it_together_open_one(tmp_path: Path) -> None:
         assert hood.stores == 2
 
 
+def test_it_is_opened_together_in_one_event_loop_after_another(tmp_path: Path) -> None:
+    """As by tests with a loop each, or in a notebook."""
+    hood = opened(tmp_path, "lexical")
+
+    async def together() -> None:
+        await asyncio.gather(*(hood.start() for _ in range(3)))
+        await hood.learn(TEXT, score=0.9)
+        await hood.close()
+
+    for _ in range(2):
+        asyncio.run(together())
+
+
 async def test_opening_that_fails_releases_what_it_took(tmp_path: Path) -> None:
     """A path that cannot be a store is a named error, and the embedder is closed."""
     (tmp_path / ".agenthood").mkdir()

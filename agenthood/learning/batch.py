@@ -282,10 +282,18 @@ class Batch:
         self._known.put(lesson)
         self._changed[lesson.id] = lesson
 
-    def take(self) -> Decided:
-        """What was decided since this was last asked, to be written before anything that comes after it."""
+    def take(self, *more: Record) -> Decided:
+        """What was decided since this was last asked, to be written before anything that comes after it.
+
+        Args:
+            more: rows to be written in the same commit.
+        """
         decided = Decided(
-            shared=[*self._episodes, *(lesson_record(one, at=self.now) for one in self._changed.values())],
+            shared=[
+                *self._episodes,
+                *(lesson_record(one, at=self.now) for one in self._changed.values()),
+                *more,
+            ],
             index=self._index_rows(),
             restored=self._restored,
         )

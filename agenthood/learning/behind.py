@@ -24,12 +24,11 @@ class OneBehind:
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         if kind is None:
-            await self._done()
+            await self._wait()
         elif (task := self._under_way) is not None:
             task.cancel()
-            await asyncio.gather(
-                task, return_exceptions=True
-            )  # the block fails with what it failed with first
+            # Also how it ends: the block fails with what it failed with first, and nothing goes on after it.
+            await asyncio.gather(task, return_exceptions=True)
 
     async def begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin a piece of work, once the one before it is done.
@@ -37,11 +36,11 @@ class OneBehind:
         Raises:
             Exception: whatever that one raised.
         """
-        await self._done()
+        await self._wait()
         self._under_way = asyncio.create_task(work())
         await asyncio.sleep(0)  # so that it is under way when the caller goes on
 
-    async def _done(self) -> None:
+    async def _wait(self) -> None:
         task, self._under_way = self._under_way, None
         if task is not None:
             await task

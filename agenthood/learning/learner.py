@@ -29,7 +29,7 @@ from agenthood.learning.lessons import lesson_of_row
 from agenthood.learning.matching import matches
 from agenthood.learning.placing import look_up
 from agenthood.learning.reading import GatheredReads
-from agenthood.learning.tally import read_tally
+from agenthood.learning.tally import Tally, read_tally
 from agenthood.memory.episodic import episode_from
 from agenthood.memory.residual import BRIEF_LOCK_SECONDS, MAX_SIGNAL_CHARACTERS
 from agenthood.records import EvalResult, LearnerStatus, Receipt
@@ -37,7 +37,7 @@ from agenthood.stores.base import SHARED, Collection, Record
 from agenthood.stores.deadline import current_section
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BATCH_SIZE = 2_000
 PART_SIZE = 1_000
 _AT_A_TIME = 64
-_GIVE = 8
+"""Episodes after which others have their turn."""
 _log = logging.getLogger("agenthood")
 
 
@@ -69,6 +69,34 @@ class Prepared:
     def intakes(self) -> list[Intake]:
         """The episodes that are learned from."""
         return [one for one in self.taken_in if isinstance(one, Intake)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some episodes of a batch, decided on.
+
+    Attributes:
+        rows: what is to be written.
+        receipts: one for each.
+        news: those that count.
+    """
+
+    rows: Decided
+    receipts: list[Receipt]
+    news: list[Intake]
+
+
+@dataclass(slots=True)
+class Kept:
+    """What of a batch is on disk.
+
+    Attributes:
+        receipts: one for each episode, in order.
+        news: those of the episodes that count.
+    """
+
+    receipts: list[Receipt] = field(default_factory=list)
+    news: list[Intake] = field(default_factory=list)
 
 
 class EpisodeLearner:
@@ -169,22 +197,28 @@ class EpisodeLearner:
 
     async def _attempt(self, prepared: Prepared, seconds: float | None) -> list[Receipt]:
         """Learn; a receipt for each also where that fails."""
-        done: list[Receipt] = []
+        kept = Kept()
         try:
             async with in_time(seconds):
-                await self._learn_intakes(prepared, done)
+                await self._learn_intakes(prepared, kept)
         except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
-            done += not_learned(prepared.intakes[len(done) :], exc)
-        return done
+            return kept.receipts + not_learned(prepared.intakes[len(kept.receipts) :], exc)
+        return kept.receipts
 
-    async def _learn_intakes(self, prepared: Prepared, done: list[Receipt]) -> None:
+    async def _learn_intakes(self, prepared: Prepared, kept: Kept) -> None:
         """Learn from episodes in order, part by part, each in one commit.
 
         Args:
             prepared: the episodes.
-            done: where their receipts go as soon as they are on disk. Of those that have none there when this raises,
-                nothing was learned, or it is not known whether it was.
+            kept: told of each part as soon as it is on disk. Of what it was not told of when this raises nothing was
+                learned, or it is not known whether it was.
         """
+        try:
+            await self._learn_parts(prepared, kept)
+        finally:  # also of a batch that failed midway, or was given up
+            await self._reinforce(kept.news)
+
+    async def _learn_parts(self, prepared: Prepared, kept: Kept) -> None:
         intakes = prepared.intakes
         lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
         embedded = await self._embed(_texts(intakes), prepared.words)
@@ -199,41 +233,28 @@ class EpisodeLearner:
             )
             await self._load(known, reads)
             batch = Batch(known, embedded, self._index, lasting, threshold=self._threshold, now=now)
-            news: list[Intake] = []
             async with OneBehind() as writing:
                 for start in range(0, len(intakes), self._part_size):
-                    part = slice(start, start + self._part_size)
-                    receipts = []
-                    for number, (intake, id_) in enumerate(zip(intakes[part], ids[part], strict=True)):
-                        if number % _GIVE == 0:
-                            await asyncio.sleep(0)
-                        if id_ in before:
-                            receipts.append(batch.pass_over(intake, before[id_]))
-                            continue
-                        receipts.append(receipt := batch.decide(intake, id_))
-                        if _is_news(intake, receipt):
-                            tally.count(intake, now)
-                            news.append(intake)
-                    decided = batch.take()
-                    decided.shared.append(tally.record(now))
-                    await writing.begin(partial(self._keep, decided, receipts, done))
+                    some = slice(start, start + self._part_size)
+                    part = await _decided(batch, tally, zip(intakes[some], ids[some], strict=True), before)
+                    await writing.begin(partial(self._keep, part, kept))
                 prepared.decided.set()
-        if known.reason:  # said now, since an attempt that failed as a whole is told otherwise
+        if known.reason:  # said now, since what was not learned at all is told otherwise
             _log.warning("matched by exact text only, %d in number: %s", len(lasting), known.reason)
-        await self._reinforce(news)
 
-    async def _keep(self, decided: Decided, receipts: list[Receipt], done: list[Receipt]) -> None:
-        """Write what was decided, and add the receipts to what is done."""
-        unindexed = await self._write(decided)
+    async def _keep(self, part: _Part, kept: Kept) -> None:
+        """Write a part, and note that it is kept."""
+        unindexed = await self._write(part.rows)
         if unindexed and self._space is not None:
             self._space.behind = True  # so that they are indexed once that works again
-        done += [
+        kept.receipts += [
             replace(one, status="pending", reason=unindexed)
             if unindexed
-            and (one.status == "stored" or (one.status == "merged" and one.id in decided.restored))
+            and (one.status == "stored" or (one.status == "merged" and one.id in part.rows.restored))
             else one
-            for one in receipts
+            for one in part.receipts
         ]
+        kept.news += part.news
 
     async def _embed(self, texts: list[str], words: Vector | None) -> Embedded:
         words = await _words(texts) if words is None else words
@@ -345,6 +366,24 @@ class EpisodeLearner:
         except (AgenthoodError, OSError) as exc:
             # Residual memory only hints; the lesson itself is stored already.
             _log.warning("residual memory was not updated: %s", exc)
+
+
+async def _decided(
+    batch: Batch, tally: Tally, episodes: Iterable[tuple[Intake, str]], before: Mapping[str, Record]
+) -> _Part:
+    """Decide on episodes, each with the id it has or gets; `before` has those that were learned already."""
+    receipts, news = [], []
+    for number, (intake, id_) in enumerate(episodes):
+        if number % _AT_A_TIME == 0:
+            await asyncio.sleep(0)
+        if id_ in before:
+            receipts.append(batch.pass_over(intake, before[id_]))
+            continue
+        receipts.append(receipt := batch.decide(intake, id_))
+        if _is_news(intake, receipt):
+            tally.count(intake, batch.now)
+            news.append(intake)
+    return _Part(batch.take(tally.record(batch.now)), receipts, news)
 
 
 async def _prepare(results: Sequence[EvalResult], *, once: asyncio.Event | None = None) -> Prepared:

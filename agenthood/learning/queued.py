@@ -14,7 +14,7 @@ from agenthood.errors import AgenthoodError, InvalidInputError, StoreError, Stor
 from agenthood.formats import is_episode_id, iso, parse_time
 from agenthood.learning.batch import draw_ids
 from agenthood.learning.intake import Intake, take_in
-from agenthood.learning.learner import EpisodeLearner, Prepared, in_time, not_learned, refused
+from agenthood.learning.learner import EpisodeLearner, Kept, Prepared, in_time, not_learned, refused
 from agenthood.memory.episodic import episode_record
 from agenthood.records import UNKNOWN, EvalResult, Receipt
 from agenthood.stores.base import SHARED
@@ -63,20 +63,20 @@ class QueuedLearner(EpisodeLearner):
 
     async def _attempt(self, prepared: Prepared, seconds: float | None) -> list[Receipt]:
         intakes = self._named(prepared.intakes)
-        done: list[Receipt] = []
+        kept = Kept()
         try:
             async with in_time(seconds):
                 await self._let_others_first()
                 time_for_all = self._guard.deadline + PER_EPISODE * (len(intakes) - 1)
                 async with self._guard.section("writing", time_for_all):
-                    await self._learn_intakes(prepared, done)
+                    await self._learn_intakes(prepared, kept)
         except StoreError as exc:
             if self._closed:
                 raise
-            done += await self._wait(intakes[len(done) :], str(exc))
+            return kept.receipts + await self._wait(intakes[len(kept.receipts) :], str(exc))
         except Exception as exc:  # noqa: BLE001  also a fault of ours must not end the caller's run
-            done += not_learned(intakes[len(done) :], exc)
-        return done
+            return kept.receipts + not_learned(intakes[len(kept.receipts) :], exc)
+        return kept.receipts
 
     async def _let_others_first(self) -> None:
         """Learn those first that came first.
@@ -249,11 +249,11 @@ class QueuedLearner(EpisodeLearner):
                 await self._record(unjudged)
         taken = [(entry, _taken_in(entry)) for entry in entries if not _is_unjudged(entry)]
         intakes = [intake for _, intake in taken if isinstance(intake, Intake)]
-        receipts: list[Receipt] = []
+        kept = Kept()
         if intakes:
             async with self._guard.section("writing", _APPLY_SECONDS):
-                await self._learn_intakes(Prepared(intakes), receipts)
-        outcomes = iter(receipts)
+                await self._learn_intakes(Prepared(intakes), kept)
+        outcomes = iter(kept.receipts)
         for entry, one in taken:
             receipt = next(outcomes) if isinstance(one, Intake) else one
             if receipt.status == "rejected":

@@ -28,11 +28,12 @@ from agenthood.stores.testing import Fault, FaultyStore
 from hoods import good, opened, small
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from agenthood.embedding.base import Role, Vectors
     from agenthood.engine import AsyncHood
     from agenthood.records import Lesson
+    from agenthood.stores.base import Collection, Record, UpsertResult, VectorStore
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -176,16 +177,62 @@ async def test_a_store_that_stops_between_parts(tmp_path: Path, harm: Any) -> No
         faulty = FaultyStore(hood.store)
         writes = iter([None, Fault(harm), None])
         faulty.plan = lambda name: next(writes) if name == "upsert" else None
-        receipts = await EpisodeLearner(faulty, part_size=2, clock=lambda: NOW).learn_many(episodes)
+        learner = EpisodeLearner(faulty, part_size=2, residual=hood.residual, clock=lambda: NOW)
+        receipts = await learner.learn_many(episodes)
     assert [one.status for one in receipts] == ["pending"] * 2 + ["rejected"] * 4
     assert all("the test store is down" in one.reason for one in receipts[2:])
     assert faulty.calls.count("upsert") == 2, "what comes after a part that failed is not written"
     async with opened(tmp_path, "lexical") as hood:
         lost = 2 if harm == "lost" else 0
-        assert (await hood.status()).episodes == 2 + lost
+        status = await hood.status()
+        assert (status.episodes, sum(status.learner.bands.values())) == (2 + lost, 2 + lost)
+        hinted = {signal.text for signal in hood.residual.get_active()}
+        assert hinted == {one.episode for one in episodes[:2]}, (
+            "what was kept counts, what may be lost is no hint"
+        )
         await hood.learn_many(episodes[2:])
         found = {lesson.text: lesson.evidence for lesson in await hood.lessons()}
     assert found == {one.episode: 1 + (lost and 2 <= n < 4) for n, one in enumerate(episodes)}
+
+
+class Noting(FaultyStore):
+    """Notes when a write begins and when it is done."""
+
+    def __init__(self, inner: VectorStore, noted: list[str]) -> None:
+        super().__init__(inner)
+        self.noted = noted
+
+    async def upsert(self, collection: Collection, records: Sequence[Record]) -> UpsertResult:
+        """As the store."""
+        self.noted.append("write")
+        result = await super().upsert(collection, records)
+        self.noted.append("written")
+        return result
+
+
+class Noted(list[EvalResult]):
+    """Episodes that note when they are taken in."""
+
+    noted: list[str]
+
+    def __getitem__(self, key: Any) -> Any:
+        some = Noted(super().__getitem__(key))
+        some.noted = self.noted
+        return some
+
+    def __iter__(self) -> Iterator[EvalResult]:
+        self.noted.append("prepare")
+        return super().__iter__()
+
+
+async def test_a_batch_is_prepared_while_the_one_before_is_written(tmp_path: Path) -> None:
+    """Not earlier, when there is nothing to wait for, nor later."""
+    episodes = Noted(good(text) for text in WORDS[:3])
+    episodes.noted = []
+    async with opened(tmp_path, "lexical") as hood:
+        learner = EpisodeLearner(Noting(hood.store, episodes.noted), batch_size=1)
+        await learner.learn_many(episodes)
+    assert episodes.noted == ["prepare", *["write", "prepare", "written"] * 2, "write", "written"]
 
 
 async def test_a_part_that_is_refused_by_the_index(tmp_path: Path) -> None:

@@ -53,6 +53,19 @@ async def test_nothing_is_begun_after_one_that_failed() -> None:
 async def test_a_block_that_fails_leaves_nothing_running() -> None:
     """It fails with its own error, also where what is under way would fail too; so it does when it is cancelled."""
     log, before = Log(), asyncio.all_tasks()
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await asyncio.sleep(0.01)
+            log.said.append("c has ended")
+
+    with pytest.raises(KeyError, match="c"):  # noqa: PT012  the block is what is tested
+        async with OneBehind() as behind:
+            await behind.begin(slow_to_end)
+            raise KeyError("c")
+    assert log.said.pop() == "c has ended", "whoever comes after the block finds nothing under way"
     with pytest.raises(ValueError, match="preparing"):  # noqa: PT012  the block is what is tested
         async with OneBehind() as behind:
             await behind.begin(partial(log.work, "a", KeyError("a")))
