@@ -267,10 +267,14 @@ class Interrupted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._table, name)
 
-    def merge_insert(self, on: str) -> Any:
+    @property
+    def _inner(self) -> Any:
+        return Interrupted(self._table._inner, self._meanwhile)
+
+    async def execute_merge_insert(self, *what: Any) -> Any:
         """As the table's, but late."""
         self._meanwhile()
-        return self._table.merge_insert(on)
+        return await self._table.execute_merge_insert(*what)
 
 
 @pytest.mark.parametrize("changed", ["vector", "content"])
