@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agenthood.errors import InvalidInputError
-from agenthood.formats import iso, loads_object, new_episode_id, shown, storable
+from agenthood.formats import iso, loads_object, shown, storable
 from agenthood.learning import rules
 from agenthood.learning.distinct import are_distinct
 from agenthood.learning.intake import Lasting
@@ -20,7 +20,7 @@ from agenthood.memory.episodic import episode_record
 from agenthood.records import Lesson, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Sequence
 
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.intake import Intake
@@ -95,25 +95,6 @@ class _Case:
     position: int
     episode_id: str
     seen: str
-
-
-def draw_ids(
-    moments: Iterable[datetime], taken: Container[str], draw: Callable[[datetime], str] = new_episode_id
-) -> list[str]:
-    """Fresh episode ids, one for each of `moments`, all different and none of them in `taken`.
-
-    Args:
-        moments: when the episodes happened; many may share a moment, and then only six characters tell them apart.
-        taken: ids that others have.
-        draw: makes an id for a moment.
-    """
-    drawn: dict[str, None] = {}
-    for moment in moments:
-        id_ = draw(moment)
-        while id_ in drawn or id_ in taken:
-            id_ = draw(moment)
-        drawn[id_] = None
-    return list(drawn)
 
 
 class Batch:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agenthood.embedding.lexical import lexical_vectors
 from agenthood.errors import (
     AgenthoodError,
     EmbeddingError,
@@ -20,83 +19,35 @@ from agenthood.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from agenthood.formats import iso, new_episode_id, shown, utc_now
+from agenthood.formats import new_episode_id, utc_now
 from agenthood.learning import rules
-from agenthood.learning.batch import Batch, Decided, Embedded, Known, draw_ids
+from agenthood.learning.batch import Batch, Decided, Embedded, Known
 from agenthood.learning.behind import OneBehind
+from agenthood.learning.episode_ids import episode_ids
 from agenthood.learning.intake import Intake, Lasting, take_in
 from agenthood.learning.lessons import lesson_of_row
 from agenthood.learning.matching import matches
+from agenthood.learning.outcomes import Kept, Part, decided, not_learned
 from agenthood.learning.placing import look_up
+from agenthood.learning.preparing import Prepared, prepare, texts_of, words_of
 from agenthood.learning.reading import GatheredReads
-from agenthood.learning.tally import Tally, read_tally
-from agenthood.memory.episodic import episode_from
+from agenthood.learning.tally import read_tally
 from agenthood.memory.residual import BRIEF_LOCK_SECONDS, MAX_SIGNAL_CHARACTERS
-from agenthood.records import EvalResult, LearnerStatus, Receipt
 from agenthood.stores.base import SHARED, Collection, Record
 from agenthood.stores.deadline import current_section
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from agenthood.learning.index import EmbeddingIndex
     from agenthood.learning.spaces import ActiveSpace
     from agenthood.memory.residual import ResidualMemory
+    from agenthood.records import EvalResult, LearnerStatus, Receipt
     from agenthood.stores.base import Vector, VectorStore
 
 BATCH_SIZE = 2_000
 PART_SIZE = 1_000
-_AT_A_TIME = 64
-"""Episodes after which others have their turn."""
 _log = logging.getLogger("agenthood")
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A batch of episodes before the store and the embedder are asked: both have deadlines, and may be down.
-
-    Attributes:
-        taken_in: each episode as it is learned from, or the receipt that says why it is not.
-        words: the lexical vectors of those that are; None to compute them when they are needed.
-        decided: set when nothing is left to do but to write, which leaves time to prepare another batch.
-    """
-
-    taken_in: Sequence[Intake | Receipt]
-    words: Vector | None = None
-    decided: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def intakes(self) -> list[Intake]:
-        """The episodes that are learned from."""
-        return [one for one in self.taken_in if isinstance(one, Intake)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Some episodes of a batch, decided on.
-
-    Attributes:
-        rows: what is to be written.
-        receipts: one for each.
-        news: those that count.
-    """
-
-    rows: Decided
-    receipts: list[Receipt]
-    news: list[Intake]
-
-
-@dataclass(slots=True)
-class Kept:
-    """What of a batch is on disk.
-
-    Attributes:
-        receipts: one for each episode, in order.
-        news: those of the episodes that count.
-    """
-
-    receipts: list[Receipt] = field(default_factory=list)
-    news: list[Intake] = field(default_factory=list)
 
 
 class EpisodeLearner:
@@ -172,9 +123,9 @@ class EpisodeLearner:
         ahead: asyncio.Task[Prepared] | None = None
         try:
             for number, batch in enumerate(batches):
-                prepared = await (ahead or _prepare(batch))
+                prepared = await (ahead or prepare(batch))
                 more = batches[number + 1 : number + 2]
-                ahead = asyncio.create_task(_prepare(more[0], once=prepared.decided)) if more else None
+                ahead = asyncio.create_task(prepare(more[0], once=prepared.decided)) if more else None
                 receipts += await self._learn_batch(prepared)
                 prepared.decided.set()  # also where it came to nothing
                 if on_progress is not None:
@@ -221,7 +172,7 @@ class EpisodeLearner:
     async def _learn_parts(self, prepared: Prepared, kept: Kept) -> None:
         intakes = prepared.intakes
         lasting = [intake for intake in intakes if isinstance(intake, Lasting)]
-        embedded = await self._embed(_texts(intakes), prepared.words)
+        embedded = await self._embed(texts_of(intakes), prepared.words)
         async with self._store.exclusive():
             now, reads = self._clock(), GatheredReads(self._store, SHARED)
             known = Known(candidates=[()] * len(lasting))
@@ -229,20 +180,20 @@ class EpisodeLearner:
                 look_up(reads, known, [intake.pattern for intake in lasting]),
                 self._search(known, lasting, embedded),
                 read_tally(reads),
-                self._episode_ids(reads, intakes, now),
+                episode_ids(reads, intakes, now, self._draw_id),
             )
             await self._load(known, reads)
             batch = Batch(known, embedded, self._index, lasting, threshold=self._threshold, now=now)
             async with OneBehind() as writing:
                 for start in range(0, len(intakes), self._part_size):
                     some = slice(start, start + self._part_size)
-                    part = await _decided(batch, tally, zip(intakes[some], ids[some], strict=True), before)
+                    part = await decided(batch, tally, zip(intakes[some], ids[some], strict=True), before)
                     await writing.begin(partial(self._keep, part, kept))
                 prepared.decided.set()
         if known.reason:  # said now, since what was not learned at all is told otherwise
             _log.warning("matched by exact text only, %d in number: %s", len(lasting), known.reason)
 
-    async def _keep(self, part: _Part, kept: Kept) -> None:
+    async def _keep(self, part: Part, kept: Kept) -> None:
         """Write a part, and note that it is kept."""
         unindexed = await self._write(part.rows)
         if unindexed and self._space is not None:
@@ -257,7 +208,7 @@ class EpisodeLearner:
         kept.news += part.news
 
     async def _embed(self, texts: list[str], words: Vector | None) -> Embedded:
-        words = await _words(texts) if words is None else words
+        words = await words_of(texts) if words is None else words
         if self._space is None:
             return Embedded(None, words, "no embedder is active")
         if not texts:
@@ -270,29 +221,6 @@ class EpisodeLearner:
         if self._index is not None:
             self._index.calibration = self._space.calibration
         return Embedded(vectors, words)
-
-    async def _episode_ids(
-        self, reads: GatheredReads, intakes: Sequence[Intake], now: datetime
-    ) -> tuple[list[str], dict[str, Record]]:
-        """The ids the episodes have or get: a fresh one is like no other of the batch or on the store.
-
-        Returns:
-            The ids, and the rows of those that were learned before, when it was not known whether they were.
-        """
-        ids = {n: intake.episode_id for n, intake in enumerate(intakes) if intake.episode_id is not None}
-        drawn_before = {n: intake.drawn for n, intake in enumerate(intakes) if intake.drawn is not None}
-        found = await reads.get(list(drawn_before.values())) if drawn_before else {}
-        before = {
-            id_: row for n, id_ in drawn_before.items() if (row := found.get(id_)) and _is(intakes[n], row)
-        }
-        ids |= {n: id_ for n, id_ in drawn_before.items() if id_ not in found or id_ in before}
-        taken = set(ids.values())
-        while missing := [n for n in range(len(intakes)) if n not in ids]:
-            drawn = draw_ids([intakes[n].at or now for n in missing], taken, self._draw_id)
-            stored = await reads.get(drawn)
-            taken.update(drawn)
-            ids |= {n: id_ for n, id_ in zip(missing, drawn, strict=True) if id_ not in stored}
-        return [ids[n] for n in range(len(intakes))], before
 
     async def _search(self, known: Known, intakes: list[Lasting], embedded: Embedded) -> None:
         """Find the indexed patterns that reach the threshold."""
@@ -368,62 +296,6 @@ class EpisodeLearner:
             _log.warning("residual memory was not updated: %s", exc)
 
 
-async def _decided(
-    batch: Batch, tally: Tally, episodes: Iterable[tuple[Intake, str]], before: Mapping[str, Record]
-) -> _Part:
-    """Decide on episodes, each with the id it has or gets; `before` has those that were learned already."""
-    receipts, news = [], []
-    for number, (intake, id_) in enumerate(episodes):
-        if number % _AT_A_TIME == 0:
-            await asyncio.sleep(0)
-        if id_ in before:
-            receipts.append(batch.pass_over(intake, before[id_]))
-            continue
-        receipts.append(receipt := batch.decide(intake, id_))
-        if _is_news(intake, receipt):
-            tally.count(intake, batch.now)
-            news.append(intake)
-    return _Part(batch.take(tally.record(batch.now)), receipts, news)
-
-
-async def _prepare(results: Sequence[EvalResult], *, once: asyncio.Event | None = None) -> Prepared:
-    """Take in and compare wording, `once` that is set; gives way to others now and then."""
-    if once is not None:
-        await once.wait()
-    taken_in = []
-    for number, result in enumerate(results):
-        taken_in.append(take_in(result))
-        if number % _AT_A_TIME == 0:
-            await asyncio.sleep(0)
-    prepared = Prepared(taken_in)
-    prepared.words = await _words(_texts(prepared.intakes))
-    return prepared
-
-
-def _texts(intakes: Sequence[Intake]) -> list[str]:
-    return [intake.episode for intake in intakes if isinstance(intake, Lasting)]
-
-
-async def _words(texts: list[str]) -> Vector:
-    """The lexical vectors of the texts, some at a time: others have their turn in between."""
-    parts = []
-    for start in range(0, len(texts), _AT_A_TIME):
-        parts.append(lexical_vectors(texts[start : start + _AT_A_TIME]))
-        await asyncio.sleep(0)
-    return np.concatenate(parts) if parts else lexical_vectors(texts)
-
-
-def _is(intake: Intake, row: Record) -> bool:
-    """Whether `row` records this very episode."""
-    episode = episode_from(row)
-    return episode.episode == intake.episode and (intake.at is None or episode.timestamp == iso(intake.at))
-
-
-def _is_news(intake: Intake, receipt: Receipt) -> bool:
-    """Whether an episode counts: neither refused nor evidence for its lesson already."""
-    return receipt.status != "rejected" and (intake.kind is None or receipt.status != "skipped")
-
-
 @asynccontextmanager
 async def in_time(seconds: float | None) -> AsyncIterator[None]:
     """Work that may take so many seconds in all; None for as long as it takes.
@@ -439,17 +311,3 @@ async def in_time(seconds: float | None) -> AsyncIterator[None]:
         if not timeout.expired():
             raise
         raise StoreUnavailableError(f"memory took longer than {seconds:g} s") from None
-
-
-def not_learned(intakes: Sequence[Intake], error: Exception) -> list[Receipt]:
-    """The receipts of a batch that `error` ended; it is logged."""
-    if isinstance(error, AgenthoodError):
-        _log.warning("not learned, %d in number: %s", len(intakes), error)
-        return refused(intakes, str(error))
-    _log.error("not learned, %d in number", len(intakes), exc_info=error)
-    return refused(intakes, f"learning failed unexpectedly: {shown(error, 200)}")
-
-
-def refused(intakes: Sequence[Intake], reason: str) -> list[Receipt]:
-    """The receipts of a batch of which nothing was learned."""
-    return [Receipt("rejected", kind=intake.kind, score=intake.mean, reason=reason) for intake in intakes]

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agenthood.errors import AgenthoodError, InvalidInputError, StoreError, StoreUnavailableError
 from agenthood.formats import is_episode_id, iso, parse_time
-from agenthood.learning.batch import draw_ids
+from agenthood.learning.episode_ids import draw_ids
 from agenthood.learning.intake import Intake, take_in
-from agenthood.learning.learner import EpisodeLearner, Kept, Prepared, in_time, not_learned, refused
+from agenthood.learning.learner import EpisodeLearner, in_time
+from agenthood.learning.outcomes import Kept, not_learned, refused
+from agenthood.learning.preparing import Prepared
 from agenthood.memory.episodic import episode_record
 from agenthood.records import UNKNOWN, EvalResult, Receipt
 from agenthood.stores.base import SHARED

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from agenthood.embedding.lexical import lexical_vectors
-from agenthood.learning.batch import Batch, Decided, Embedded, Known, draw_ids
+from agenthood.learning.batch import Batch, Decided, Embedded, Known
+from agenthood.learning.episode_ids import draw_ids
 from agenthood.learning.intake import Intake, Lasting, take_in
 from agenthood.learning.lessons import lesson_from
 from hoods import good

@@ -270,7 +270,7 @@ async def test_giving_up_leaves_nothing_running(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(0)
-        assert {one for one in asyncio.all_tasks() - before if "_prepare" in repr(one)} == set()
+        assert {one for one in asyncio.all_tasks() - before if "prepare" in repr(one)} == set()
         assert len(await hood.lessons()) % 2 == 0
 
 
