@@ -115,7 +115,7 @@ def learn(  # noqa: PLR0913  the options of the command
     from the start. Where it goes down in between, the command stops, and says which line to go on after.
 
     Ctrl-C lets the batch that runs end, and says which line to go on after. A process that is killed says
-    nothing, but lines are learned in order, and a batch as a whole or not at all: by how much the episodes of
+    nothing, but lines are learned in order, and many at once as a whole or not at all: by how much the episodes of
     `agenthood status` grew says how many lines are learned, not counting blank lines, bad ones and those without
     scores. Go on with `tail -n +N FILE | agenthood learn -`, where N is the first line that is not learned;
     learning the whole FILE again counts the others twice.

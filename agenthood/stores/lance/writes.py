@@ -82,8 +82,8 @@ async def _merged(table: AsyncTable, rows: Any, **options: object) -> MergeResul
     """What `table.merge_insert("id").when_matched_update_all()...execute(rows)` does, without its look for NaN.
 
     That one is Python, run batch by batch in LanceDB's threads. Each of its dozens of steps waits until the main thread
-    gives way, 5 ms or more where that computes: such a merge took 300 ms instead of 80, or never ended beside a loop of
-    `asyncio.sleep(0)`. Records are checked before they come here, see `validation`.
+    gives way, 5 ms or more where that computes: such a merge took 300 ms instead of 80, and did not end in 4 s beside
+    a loop of `asyncio.sleep(0)`. Records are checked before they come here, see `validation`.
     """
     reader = rows.to_reader(max_chunksize=_ROWS_AT_A_TIME)
     inner: Any = table._inner  # noqa: SLF001  there is no other way
